@@ -1,0 +1,145 @@
+"""The checks of what a caller gives: names, durations, counts and times.
+
+Owns: the bounds of every argument (contract §2 and §6) and the conversion of durations and datetimes to µs.
+Invariant: whatever passes here can be stored; whatever does not raises one `UsageError` that names the argument, its
+value and the bounds. Leaves out: payloads (`codec`) and what a state allows (`rules`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from uuid import UUID
+
+from litequeue.errors import UsageError
+
+MAX_TEXT_CHARS = 255
+MAX_PRIORITY = 255
+MAX_COUNT = 1_000_000
+MAX_DURATION_S = 3_153_600_000
+"""A hundred years: far beyond use, and no sum with a wall clock overflows SQLite's integer."""
+RESERVED_SCOPE_PREFIX = "litequeue:"
+
+_UNSTORABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TEXT_BOUNDS = f"1 to {MAX_TEXT_CHARS} characters without control characters or lone surrogates"
+
+
+@lru_cache(maxsize=4096)
+def _is_storable(text: str) -> bool:
+    return 0 < len(text) <= MAX_TEXT_CHARS and _UNSTORABLE.search(text) is None
+
+
+def text(argument: str, value: object) -> str:
+    """Check a name: a kind, a key or a worker id.
+
+    Raises:
+        UsageError: not text, empty, too long, or with a character that is refused.
+    """
+    if isinstance(value, str) and _is_storable(value):
+        return value
+    raise UsageError.of(argument, value, _TEXT_BOUNDS)
+
+
+def scope_name(value: object) -> str:
+    """Check the name of a scope; names beginning `litequeue:` are reserved.
+
+    Raises:
+        UsageError: not a name, or a reserved one.
+    """
+    name = text("scope", value)
+    if name.startswith(RESERVED_SCOPE_PREFIX):
+        bounds = f"a name that does not begin with the reserved {RESERVED_SCOPE_PREFIX!r}"
+        raise UsageError.of("scope", name, bounds)
+    return name
+
+
+def whole(argument: str, value: object, least: int, most: int) -> int:
+    """Check a whole number between two bounds, both included."""
+    if isinstance(value, int) and not isinstance(value, bool) and least <= value <= most:
+        return value
+    raise UsageError.of(argument, value, f"a whole number from {least} to {most}")
+
+
+def duration_us(argument: str, value: object, *, positive: bool = False, most_s: float = MAX_DURATION_S) -> int:
+    """Convert seconds (int or float) or a `timedelta` to µs.
+
+    Raises:
+        UsageError: negative, not finite, too long, or zero where `positive` is asked for.
+    """
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, (int, float)) and not isinstance(seconds, bool) and 0 <= seconds <= most_s:
+        microseconds = round(seconds * 1_000_000)
+        if microseconds or not positive:
+            return microseconds
+    least = "more than 0 and" if positive else "0 or more and"
+    raise UsageError.of(argument, value, f"seconds or a timedelta, {least} at most {most_s:,}")
+
+
+def moment_us(argument: str, value: object) -> int:
+    """Convert an aware datetime to µs since the epoch.
+
+    Raises:
+        UsageError: not a datetime, naive, or before the epoch.
+    """
+    if isinstance(value, datetime) and value.tzinfo is not None and value.utcoffset() is not None:
+        microseconds = (value - _EPOCH) // timedelta(microseconds=1)
+        if microseconds >= 0:
+            return microseconds
+    raise UsageError.of(argument, value, "an aware datetime (with a time zone) not before 1970")
+
+
+def job_id(argument: str, value: object) -> UUID:
+    """Accept a UUID, or the text of one.
+
+    Raises:
+        UsageError: neither.
+    """
+    if isinstance(value, UUID):
+        return value
+    if isinstance(value, str):
+        try:
+            return UUID(value)
+        except ValueError:
+            pass
+    raise UsageError.of(argument, value, "a UUID or the text of one")
+
+
+def timeout_s(argument: str, value: object) -> float:
+    """Check a time to wait, in seconds: 0 or more, finite."""
+    return duration_us(argument, value) / 1_000_000
+
+
+def number(argument: str, value: object, least: float, most: float) -> float:
+    """Check a finite number between two bounds, both included."""
+    if (
+        isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and least <= value <= most
+    ):
+        return float(value)
+    raise UsageError.of(argument, value, f"a number from {least:g} to {most:g}")
+
+
+def kind_filters(value: object) -> tuple[str, ...] | None:
+    """Check a lease filter: exact kinds and prefixes (ending in `:`); `None` means every kind.
+
+    Raises:
+        UsageError: empty, a lone string (a list was meant), or with a bad name in it.
+    """
+    if value is None:
+        return None
+    if isinstance(value, str) or not hasattr(value, "__iter__"):
+        raise UsageError.of("kinds", value, "a list of kinds and prefixes, or None for all")
+    filters = tuple(dict.fromkeys(text("kinds", item) for item in value))
+    if not filters:
+        raise UsageError.of("kinds", value, "a list of at least one kind or prefix, or None for all")
+    return filters
+
+
+def matches(kind_filter: str, kind: str) -> bool:
+    """Tell whether a kind filter, exact or a prefix ending in `:`, takes this kind."""
+    return kind == kind_filter or (kind_filter.endswith(":") and kind.startswith(kind_filter))

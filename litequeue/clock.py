@@ -1,0 +1,74 @@
+"""Time: the wall clock, the monotonic clock and the identity of this boot.
+
+Owns: what a clock is and the one that asks the operating system. Invariant: nothing else in the package reads a
+clock for a decision about jobs; every handle has its clock injected (contract G8). All times are integers in
+microseconds. Leaves out: the lease clock's offset (kept in the file) and the waiting for locks, which is real time.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from functools import cache
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a queue handle asks for the time."""
+
+    def wall_us(self) -> int:
+        """Return µs since the epoch, UTC; may step in either direction."""
+        ...
+
+    def monotonic_us(self) -> int:
+        """Return µs that never go backwards within one boot and stand still while the machine sleeps."""
+        ...
+
+    def boot_id(self) -> str:
+        """Return text that differs from boot to boot."""
+        ...
+
+
+class SystemClock:
+    """The clocks of the operating system."""
+
+    def wall_us(self) -> int:
+        """Return the wall clock in µs since the epoch."""
+        return time.time_ns() // 1000
+
+    def monotonic_us(self) -> int:
+        """Return the monotonic clock in µs; on Linux and macOS it does not count suspended time."""
+        return time.monotonic_ns() // 1000
+
+    def boot_id(self) -> str:
+        """Return the identity that the kernel gave this boot."""
+        return _boot_id()
+
+
+@cache
+def _boot_id() -> str:
+    """Ask the platform once; a process cannot outlive its boot."""
+    if sys.platform == "linux":
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    if sys.platform == "win32":
+        import winreg  # noqa: PLC0415 - exists on Windows only
+
+        key = r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
+        with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as handle:
+            return f"windows-{winreg.QueryValueEx(handle, 'BootId')[0]}"
+    return _sysctl_text("kern.bootsessionuuid")
+
+
+def _sysctl_text(name: str) -> str:
+    """Read one text value of the kernel's state (macOS)."""
+    import ctypes  # noqa: PLC0415 - only this platform needs it
+    import os  # noqa: PLC0415 - only this platform needs it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    size = ctypes.c_size_t(256)
+    buffer = ctypes.create_string_buffer(size.value)
+    if libc.sysctlbyname(name.encode(), buffer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), name)
+    return buffer.value.decode()

@@ -1,0 +1,186 @@
+"""Values to bytes and back: payloads, results and event logs.
+
+Owns: the encoding (one version byte, then msgpack), its limits and its errors. Invariant: whatever is encoded here can
+be decoded here; tuples come back as lists (as tuples where they are keys of a map) and aware datetimes as UTC.
+An event log is a run of msgpack values, one after the other, so that SQL can append to it without decoding.
+Leaves out: the size limit, which is a setting and so is checked inside the transaction.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgpack
+
+from litequeue.errors import PayloadError, RecordError
+from litequeue.model import Decoder, Event, Transition
+
+VERSION = 1
+MAX_DETAIL_BYTES = 256
+MAX_EVENTS_BYTES = 4096
+MAX_ERROR_BYTES = 8192
+
+_PREFIX = bytes([VERSION])
+_TRANSITIONS = list(Transition)
+_CODES = {transition: code for code, transition in enumerate(_TRANSITIONS)}
+_KEPT_EVENTS_BYTES = 3072
+"""Trimming goes below the limit by a quarter, so that it is paid once in many events."""
+_MAX_DEPTH = 500
+
+
+def encode(value: object, what: str = "payload") -> bytes:
+    """Encode a payload or a result.
+
+    Raises:
+        PayloadError: a type that msgpack lacks, a naive datetime, text that UTF-8 cannot hold, a number beyond 64 bits
+            or nesting that is too deep; the message says where.
+    """
+    try:
+        packed: bytes = msgpack.packb(value, datetime=True)
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise PayloadError(f"{what} cannot be stored: {_culprit(value)}") from exc
+    return _PREFIX + packed
+
+
+def unreadable(encoded: bytes | None) -> str | None:
+    """Say why a stored value cannot even be tried, or `None` when its version byte is known."""
+    if not encoded:
+        return "the record has no payload"
+    if encoded[0] != VERSION:
+        return f"payload version {encoded[0]} is unknown (this program reads version {VERSION})"
+    return None
+
+
+def decode(encoded: bytes, job_id: UUID) -> object:
+    """Decode a stored payload or result.
+
+    Raises:
+        RecordError: an unknown version, or bytes that are not one whole msgpack value.
+    """
+    reason = unreadable(encoded)
+    if reason is not None:
+        raise RecordError(f"job {job_id}: {reason}", job_id=job_id)
+    body = memoryview(encoded)[1:]
+    try:
+        return msgpack.unpackb(body, timestamp=3, strict_map_key=False)
+    except Exception:  # noqa: BLE001 - msgpack raises many sorts; the careful way decides which of them are final
+        return _decode_carefully(body, job_id)
+
+
+def _decode_carefully(body: memoryview, job_id: UUID) -> object:
+    """Decode what the fast way refuses: tuples as keys, and timestamps beyond the years of `datetime`."""
+    try:
+        try:
+            return msgpack.unpackb(body, timestamp=3, strict_map_key=False, object_pairs_hook=_hashable_keys)
+        except (ValueError, OverflowError):
+            return msgpack.unpackb(body, timestamp=0, strict_map_key=False, object_pairs_hook=_hashable_keys)
+    except Exception as exc:
+        reason = str(exc) or type(exc).__name__
+        raise RecordError(f"job {job_id}: its payload cannot be decoded: {reason}", job_id=job_id) from exc
+
+
+def encode_event(at: int, transition: Transition, detail: str = "") -> bytes:
+    """Encode one event; its detail is cut to 256 bytes."""
+    code = _CODES[transition]
+    packed: bytes = msgpack.packb((at, code, clip(detail, MAX_DETAIL_BYTES)) if detail else (at, code))
+    return packed
+
+
+def decode_events(encoded: bytes, job_id: UUID) -> list[Event]:
+    """Decode an event log, oldest first.
+
+    Raises:
+        RecordError: the bytes are not a run of events.
+    """
+    try:
+        return [
+            Event(item[0], _TRANSITIONS[item[1]], item[2] if len(item) > 2 else "")  # noqa: PLR2004 - the detail
+            for item in _raw_events(encoded)
+        ]
+    except Exception as exc:
+        raise RecordError(f"job {job_id}: its event log cannot be read: {exc}", job_id=job_id) from exc
+
+
+def trimmed_events(encoded: bytes, more_bytes: int) -> bytes:
+    """Shorten a log that `more_bytes` no longer fit: the first event stays, the oldest others become a marker."""
+    pieces = [msgpack.packb(item) for item in _raw_events(encoded)]
+    first, rest = pieces[0], pieces[1:]
+    dropped = 0
+    if rest and _is_marker(rest[0]):
+        dropped = int(msgpack.unpackb(rest.pop(0))[2].split()[0])
+    room = _KEPT_EVENTS_BYTES - len(first) - more_bytes
+    kept: list[bytes] = []
+    for piece in reversed(rest):
+        room -= len(piece)
+        if room < 0:
+            break
+        kept.append(piece)
+    dropped += len(rest) - len(kept)
+    at = msgpack.unpackb(kept[-1] if kept else first)[0]
+    marker = encode_event(at, Transition.TRUNCATED, f"{dropped} events")
+    return b"".join([first, marker, *reversed(kept)])
+
+
+def clip(text: str, most_bytes: int) -> str:
+    """Cut text to so many bytes of UTF-8, at a character; what UTF-8 cannot hold becomes `?`."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= most_bytes:
+        return encoded.decode("utf-8")
+    return encoded[:most_bytes].decode("utf-8", "ignore")
+
+
+DECODER = Decoder(value=decode, events=decode_events)
+
+
+def _raw_events(encoded: bytes) -> list[list[Any]]:
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(encoded)
+    return list(unpacker)
+
+
+def _is_marker(piece: bytes) -> bool:
+    return bool(msgpack.unpackb(piece)[1] == _CODES[Transition.TRUNCATED])
+
+
+def _hashable_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
+    return {_as_key(key): value for key, value in pairs}
+
+
+def _as_key(key: Any) -> Any:
+    return tuple(_as_key(item) for item in key) if isinstance(key, list) else key
+
+
+def _culprit(value: object, path: str = "$", depth: int = 0) -> str:
+    """Find what msgpack refused: its place as `$.a[2]`, and why."""
+    if depth > _MAX_DEPTH:
+        return f"nested deeper than {_MAX_DEPTH} levels"
+    if isinstance(value, dict):
+        for key, item in value.items():
+            for part, place in ((key, f"key {key!r} of {path}"), (item, f"{path}.{key}")):
+                if not _packs(part):
+                    return _culprit(part, place, depth + 1)
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            if not _packs(item):
+                return _culprit(item, f"{path}[{index}]", depth + 1)
+    return f"{_reason(value)} at {path[:MAX_DETAIL_BYTES]!a}"
+
+
+def _packs(value: object) -> bool:
+    try:
+        msgpack.packb(value, datetime=True)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _reason(value: object) -> str:
+    if isinstance(value, datetime):
+        return "a naive datetime (it needs a time zone)"
+    if isinstance(value, str):
+        return "text that UTF-8 cannot hold (a lone surrogate)"
+    if isinstance(value, int):
+        return "a whole number beyond 64 bits"
+    return f"a value of type {type(value).__name__}"

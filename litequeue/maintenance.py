@@ -1,0 +1,117 @@
+"""Maintenance: what the dead left, what is due, what may go, and the write-ahead log.
+
+Owns: one bounded pass over a file and the loop around it. Invariants: nothing here is needed for work to go on (a lease
+call promotes and reaps by itself), it only makes it timely and tidy; every step is safe beside everything else, so a
+second maintainer does no harm; the loop lets one lead and the others stand by.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import asdict, dataclass
+
+from litequeue import arguments
+from litequeue.errors import OutcomeUnknown, QueueBusy, QueueFull
+from litequeue.lease import Duration
+from litequeue.queue import Queue
+from litequeue.sqlite.leadership import Leadership
+
+_STANDBY_S = 0.1
+"""How soon one that stands by notices that the leader has died."""
+_log = logging.getLogger("litequeue.maintenance")
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceReport:
+    """What one pass did."""
+
+    reaped: int
+    """Leases that had lapsed."""
+    promoted: int
+    """Gated jobs that were due (those that were too late to start are counted here as well)."""
+    expired: int
+    """Waiting jobs that can no longer start in time."""
+    pruned: int
+    """Finished jobs whose retention was over."""
+    pulled_in: int
+    """Back-offs shortened after the wall clock stepped back."""
+    wal_pages: int
+    """Pages left in the write-ahead log after the checkpoint."""
+
+    def __bool__(self) -> bool:
+        """Whether the pass moved or removed any job."""
+        return any((self.reaped, self.promoted, self.expired, self.pruned, self.pulled_in))
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the report as plain numbers."""
+        return asdict(self)
+
+
+class Maintenance:
+    """Upkeep of one queue file."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+        self._stopping = threading.Event()
+
+    def run_once(self) -> MaintenanceReport:
+        """Do one pass over the whole file, in bounded steps, whoever else maintains it; return what was done (V11).
+
+        Raises:
+            QueueBusy: a lock was not had within the handle's `busy_timeout`; what was done until then stays done.
+        """
+        queue = self._queue
+        report = MaintenanceReport(
+            reaped=queue.reap_expired(),
+            pulled_in=queue.pull_in(),
+            promoted=queue.promote_due(),
+            expired=queue.expire_overdue(),
+            pruned=queue.prune(),
+            wal_pages=queue.checkpoint_wal(),
+        )
+        if report:
+            _log.info("maintenance of %s: %s", queue.path, report, extra=report.as_dict())
+        return report
+
+    def run(self, every: Duration | None = None) -> None:
+        """Maintain until `stop()` is called from another thread or a signal handler.
+
+        A pass comes every `every` seconds; `None` follows the setting `reaper_interval`. One maintainer of a file
+        leads, the others stand by and take over within about 0.1 s of its death. A file that is busy or full is tried
+        again at the next pass.
+
+        Raises:
+            UsageError: `every` is not more than 0.
+            StorageLost, StorageCorrupt, QueueClosed: the file is of no more use.
+        """
+        pause_s = None if every is None else arguments.duration_us("every", every, positive=True) / 1_000_000
+        leadership = Leadership(self._queue.path, "maintenance", self._queue.mode)
+        is_standing_by = False
+        try:
+            while not self._stopping.is_set():
+                if not leadership.take():
+                    if not is_standing_by:
+                        _log.info("another process maintains %s: standing by", self._queue.path)
+                    is_standing_by = True
+                    self._stopping.wait(_STANDBY_S)
+                    continue
+                if is_standing_by:
+                    _log.info("taking over the maintenance of %s", self._queue.path)
+                is_standing_by = False
+                self._stopping.wait(self._pass(pause_s))
+        finally:
+            leadership.give()
+
+    def stop(self) -> None:
+        """Let `run()` return after its present pass."""
+        self._stopping.set()
+
+    def _pass(self, pause_s: float | None) -> float:
+        """Do one pass; return how long to wait for the next."""
+        try:
+            self.run_once()
+            return self._queue.reaper_interval() if pause_s is None else pause_s
+        except (QueueBusy, QueueFull, OutcomeUnknown) as exc:
+            _log.warning("maintenance of %s will be tried again: %s", self._queue.path, exc)
+            return 1.0 if pause_s is None else pause_s

@@ -1,0 +1,260 @@
+"""The records that go in and come out: new jobs, jobs, events and counts.
+
+Owns: the states, the transitions that a log may name, and frozen records of them. Invariant: a record is a snapshot
+and never changes; values inside it are decoded when asked for, so a job whose payload cannot be read still lists.
+Leaves out: what may follow what (`rules`) and how values are stored (`codec`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import Enum, IntEnum, StrEnum
+from typing import Final, Literal, NamedTuple, cast
+from uuid import UUID
+
+from litequeue import arguments
+from litequeue.errors import UsageError
+
+
+class SpecialScope(Enum):
+    """Scopes that no string can name."""
+
+    SYSTEM = "system"
+    ANY = "any"
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+SYSTEM: Final = SpecialScope.SYSTEM
+"""The empty scope, which sorts first: for an application's own upkeep."""
+ANY: Final = SpecialScope.ANY
+"""Every scope, where a verb looks at more than one (`list`, `stats`)."""
+
+Scope = str | Literal[SpecialScope.SYSTEM]
+OnConflict = Literal["return", "raise", "reset"]
+
+
+class JobState(IntEnum):
+    """Where a job is in its life (contract §3); the number is part of its key."""
+
+    PENDING = 0
+    LEASED = 1
+    COMPLETED = 2
+    RETRYABLE = 3
+    DEAD = 4
+    SCHEDULED = 5
+    CANCELLED = 6
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the job will be leased later without anybody's help."""
+        return self in _WAITING
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether only `retry`, or a new enqueue of the same id, brings the job back."""
+        return self in _TERMINAL
+
+
+_WAITING = frozenset({JobState.PENDING, JobState.RETRYABLE, JobState.SCHEDULED})
+_TERMINAL = frozenset({JobState.COMPLETED, JobState.DEAD, JobState.CANCELLED})
+
+
+class Transition(StrEnum):
+    """What an event log may say happened; the order is the stored code and only grows at its end."""
+
+    ENQUEUED = "enqueued"
+    PROMOTED = "promoted"
+    LEASED = "leased"
+    EXTENDED = "extended"
+    CHECKPOINT = "checkpoint"
+    NOTE = "note"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    RELEASED = "released"
+    REAPED = "reaped"
+    DEAD = "dead"
+    EXPIRED = "expired"
+    CANCELLED = "cancelled"
+    RETRIED = "retried"
+    TRUNCATED = "truncated"
+
+
+class Event(NamedTuple):
+    """One line of a job's audit trail."""
+
+    at: int
+    """µs since the epoch, by the wall clock."""
+    transition: Transition
+    detail: str
+    """At most 256 bytes; empty when there is nothing to add."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """A job to enqueue; the arguments are those of `Queue.enqueue`.
+
+    Raises:
+        UsageError: an argument out of its bounds (contract §6).
+    """
+
+    kind: str
+    payload: object = None
+    scope: Scope | None = None
+    priority: int = 100
+    delay: float | timedelta | None = None
+    run_at: datetime | None = None
+    expires: float | timedelta | None = None
+    max_attempts: int | None = None
+    idempotency_key: str | None = None
+    on_conflict: OnConflict = "return"
+    job_id: UUID | str | None = None
+
+    def __post_init__(self) -> None:
+        arguments.text("kind", self.kind)
+        if self.scope is not None:
+            storable_scope(self.scope)
+        arguments.whole("priority", self.priority, 0, arguments.MAX_PRIORITY)
+        if self.delay is not None:
+            arguments.duration_us("delay", self.delay)
+        if self.run_at is not None:
+            arguments.moment_us("run_at", self.run_at)
+        if self.expires is not None:
+            arguments.duration_us("expires", self.expires)
+        if self.max_attempts is not None:
+            arguments.whole("max_attempts", self.max_attempts, 1, arguments.MAX_COUNT)
+        if self.idempotency_key is not None:
+            arguments.text("idempotency_key", self.idempotency_key)
+        if self.on_conflict not in ("return", "raise", "reset"):
+            raise UsageError.of("on_conflict", self.on_conflict, "return, raise or reset")
+        if self.job_id is not None:
+            arguments.job_id("job_id", self.job_id)
+
+
+def storable_scope(scope: object) -> str:
+    """Return the stored form of a scope: its name, or the empty text for `SYSTEM`.
+
+    Raises:
+        UsageError: `ANY`, a reserved name, or not a name at all.
+    """
+    if scope is SYSTEM:
+        return ""
+    if isinstance(scope, SpecialScope):
+        raise UsageError.of("scope", scope, "one scope: a name or SYSTEM")
+    return arguments.scope_name(scope)
+
+
+class Enqueued(NamedTuple):
+    """What `enqueue` answers."""
+
+    job_id: UUID
+    created: bool
+    """False when the job, or another one with its idempotency key, was there already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job as it stood at one moment (contract §2). Times are µs since the epoch; durations are not stored."""
+
+    job_id: UUID
+    scope: Scope
+    state: JobState
+    priority: int
+    created_at: int
+    kind: str
+    attempts: int
+    """Leases taken; `release` gives one back."""
+    reaps: int
+    """Of the attempts, how many ended because the lease lapsed."""
+    max_attempts: int | None
+    """Given at enqueue; `None` leaves it to the settings of its kind."""
+    lease_generation: int
+    worker_id: str | None
+    holder: int | None
+    leased_at: int | None
+    """When the latest lease began."""
+    lease_deadline: int | None
+    """When the lease lapses, converted from the lease clock to wall time at the moment of reading."""
+    beats: int
+    checkpoints: int
+    last_beat_at: int | None
+    not_before: int | None
+    expires_at: int | None
+    finished_at: int | None
+    idempotency_key: str | None
+    last_error: str | None
+    continuation: bytes | None
+    progress: float | None
+    note: str | None
+    encoded_payload: bytes = field(repr=False)
+    encoded_result: bytes | None = field(repr=False)
+    encoded_events: bytes = field(repr=False)
+    decoder: Decoder = field(repr=False, compare=False)
+
+    @property
+    def payload(self) -> object:
+        """The payload. Raises `RecordError` when it cannot be read."""
+        return self.decoder.value(self.encoded_payload, self.job_id)
+
+    @property
+    def result(self) -> object:
+        """What the last run completed with, or `None`. Raises `RecordError` when it cannot be read."""
+        encoded = self.encoded_result
+        return None if encoded is None else self.decoder.value(encoded, self.job_id)
+
+    @property
+    def events(self) -> list[Event]:
+        """The audit trail, oldest first; a live lease's heartbeats and checkpoints are counted at its end.
+
+        Raises `RecordError` when it cannot be read.
+        """
+        log = self.decoder.events(self.encoded_events, self.job_id)
+        if self.state is JobState.LEASED and self.last_beat_at is not None:
+            log += [Event(self.last_beat_at, *line) for line in lease_summary(self.beats, self.checkpoints)]
+        return log
+
+
+class Decoder(NamedTuple):
+    """How a record reads its stored values (`codec` provides it)."""
+
+    value: Callable[[bytes, UUID], object]
+    events: Callable[[bytes, UUID], list[Event]]
+
+
+def lease_summary(beats: int, checkpoints: int) -> list[tuple[Transition, str]]:
+    """Return the lines that stand for a lease's heartbeats and checkpoints: one a sort, with its count."""
+    counted = ((Transition.EXTENDED, beats), (Transition.CHECKPOINT, checkpoints))
+    return [(transition, f"{count} times" if count > 1 else "once") for transition, count in counted if count]
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of a scope or of the whole file, from one snapshot."""
+
+    counts: Mapping[JobState, int]
+    """Jobs by state; every state is present."""
+    by_kind: Mapping[str, Mapping[JobState, int]]
+    """The same by kind; only states that have jobs."""
+    oldest_ready_at: int | None
+    """`created_at` of the oldest pending job, µs since the epoch."""
+    next_due_at: int | None
+    """When the next delayed or retried job is due, µs since the epoch."""
+    lapsed: int
+    """Leased jobs whose deadline has passed and which nobody has reaped yet."""
+    file_bytes: int
+    free_bytes: int
+    """Of `file_bytes`, what deleted jobs have left for reuse."""
+    wal_bytes: int
+
+    @property
+    def total(self) -> int:
+        """All jobs counted."""
+        return sum(self.counts.values())
+
+
+def public_scope(stored: object) -> Scope:
+    """Return the scope as callers write it."""
+    return cast("str", stored) or SYSTEM

@@ -1,0 +1,275 @@
+"""The queue: `open()` and `Queue`, the verbs as callers use them.
+
+Owns: a handle's defaults (scope, worker id), the transactions around its verbs, and its end. Invariant: each verb that
+writes is one transaction; lease and upkeep verbs are several bounded ones, so that none holds the write lock for long.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import secrets
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+from litequeue import arguments
+from litequeue.clock import Clock, SystemClock
+from litequeue.errors import LiteQueueError, UsageError
+from litequeue.lease import Lease
+from litequeue.model import ANY, Scope, storable_scope
+from litequeue.sqlite import leasing, opening, reading, settling, upkeep
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.leasing import Rhythm, Wish
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.store import Durability, Store
+from litequeue.sqlite.transaction import Transaction
+from litequeue.sqlite.verbs import ManyScopes, Verbs
+
+T = TypeVar("T")
+
+WAL_TRUNCATE_BYTES = 64 * 2**20
+"""Maintenance cuts a write-ahead log that has grown beyond this."""
+
+_EXIT_TIMEOUT_S = 1.0
+_DURABILITIES = ("full", "enqueue", "normal")
+_log = logging.getLogger("litequeue")
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    scope: Scope = "default",
+    durability: Durability = "full",
+    busy_timeout: float = 10.0,
+    create: bool = True,
+    mode: int = 0o600,
+    clock: Clock | None = None,
+    allow_network: bool = False,
+) -> Queue:
+    """Open a queue file, creating it if it is absent (unless `create` is false).
+
+    `scope` is what verbs mean that are given none. `durability` is `full` (every commit synced), `enqueue` (commits
+    that enqueue, retry, cancel or change settings, and every `transaction()`) or `normal` (synced at checkpoints); see
+    the contract, §7. `busy_timeout` is how long a verb waits for the locks, in seconds. `mode` is the permissions of
+    files that are created. `clock` replaces the system's, for tests. `allow_network` opens a file on a file system
+    whose locks are known to fail.
+
+    Raises:
+        UsageError: an argument out of its bounds.
+        CannotOpen: no such folder, no permission, a folder in its place, absent with `create=False`, or a network file
+            system.
+        NotAQueue: the file is something else; it was not touched.
+        SchemaMismatch: another version of the queue's tables, or changed ones; the file was not touched.
+        StorageCorrupt: SQLite found the file damaged.
+    """
+    storable_scope(scope)
+    if durability not in _DURABILITIES:
+        raise UsageError.of("durability", durability, f"one of {', '.join(_DURABILITIES)}")
+    timeout_s = arguments.duration_us("busy_timeout", busy_timeout) / 1_000_000
+    arguments.whole("mode", mode, 0o400, 0o777)
+    text = os.fsdecode(path)
+    if text in ("", ":memory:"):
+        raise UsageError.of("path", path, "the path of a file (a queue cannot live in memory)")
+    place = opening.resolve(text, create=create, mode=mode, allow_network=allow_network)
+    return Queue(Store(place, durability, timeout_s, clock or SystemClock()), scope)
+
+
+class Queue(Verbs):
+    """A handle on a queue file; serves many threads. Make one with `litequeue.open`.
+
+    Every verb may also raise `QueueBusy` (the locks were not had within `busy_timeout`; nothing was done),
+    `QueueClosed`, `StorageLost` (the file was replaced or removed), `StorageCorrupt`, and, when a commit itself failed,
+    `OutcomeUnknown`. A verb that writes, called inside this thread's own `transaction()`, is a `UsageError`.
+    """
+
+    def __init__(self, store: Store, scope: Scope) -> None:
+        self.scope = scope
+        self._store = store
+        self._rhythm = Rhythm()
+        self._was_idle = False
+        self._worker = f"{platform.node() or 'host'}"[:200], secrets.token_hex(4)
+        self._finalizer = weakref.finalize(self, _close_at_exit, store)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.path} scope={self.scope!r}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def path(self) -> str:
+        """The file's real path."""
+        return self._store.place.path
+
+    @property
+    def mode(self) -> int:
+        """The permissions of files that are made beside it."""
+        return self._store.place.mode
+
+    @property
+    def worker_id(self) -> str:  # type: ignore[override] # a property, since a forked child is another worker
+        """The worker that a lease names when it is given none: host, process and handle."""
+        host, token = self._worker
+        return f"{host}:{os.getpid()}:{token}"
+
+    def close(self) -> None:
+        """Release what this handle still holds, attempts given back, and close it; idempotent.
+
+        Raises:
+            UsageError: this thread has a transaction open on it.
+        """
+        self._finalizer.detach()
+        _close(self._store)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """Open a write transaction: your SQL and any verbs, committed together at the end of the `with` block (V14).
+
+        An exception in the block rolls everything back and leaves no trace. The block holds the write lock, so keep it
+        short and call nothing outside of it. It is synced in the modes `full` and `enqueue`.
+
+        Raises:
+            QueueBusy: the lock was not had within `busy_timeout`.
+        """
+        context = self._store.begin(durable=True)
+        tx = Transaction(self._store, context, self, self._rhythm, self.scope, self.worker_id)
+        try:
+            yield tx
+            tx.finish()
+        except BaseException:
+            tx.abandon()
+            self._store.rollback(context)
+            raise
+        self._store.commit(context)
+
+    @contextmanager
+    def lease_transaction(self, lease: Lease) -> Iterator[Transaction]:
+        """Open a transaction that checks a lease first and completes its job at the end; see `Lease.transaction`.
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+        """
+        with self.transaction() as tx:
+            tx.check(lease)
+            yield tx
+            if not tx.has_settled(lease):
+                tx.complete(lease)
+
+    def reap_expired(self) -> int:
+        """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""
+        return self._in_steps(upkeep.has_lapsed, partial(upkeep.reap, limit=upkeep.STEP))
+
+    def promote_due(self, scope: ManyScopes = ANY) -> int:
+        """Make every due job ready; return how many were moved (V11)."""
+        return sum(
+            self._in_steps(partial(upkeep.has_due, scope=name), partial(upkeep.promote, scope=name, limit=upkeep.STEP))
+            for name in self._scopes(scope)
+        )
+
+    def expire_overdue(self, scope: ManyScopes = ANY) -> int:
+        """Bury every waiting job that can no longer start in time; return how many (V11)."""
+        return sum(
+            self._in_steps(
+                partial(upkeep.has_overdue, scope=name), partial(upkeep.expire, scope=name, limit=upkeep.STEP)
+            )
+            for name in self._scopes(scope)
+        )
+
+    def prune(self) -> int:
+        """Remove every finished job whose retention is over; return how many (V11)."""
+        removed = 0
+        after = None
+        while True:
+            found = self._look(partial(upkeep.prunable, after=after))
+            if found.rows:
+                removed += self._do(partial(upkeep.prune, found=found.rows), durable=False)
+            after = found.after
+            if after is None:
+                return removed
+
+    def pull_in(self) -> int:
+        """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
+        return sum(
+            self._do(partial(upkeep.pull_in, scope=name), durable=False)
+            for name in self._scopes(ANY)
+            if self._look(partial(upkeep.has_distant, scope=name))
+        )
+
+    def checkpoint_wal(self) -> int:
+        """Copy the write-ahead log back into the file; cut it when it has grown beyond 64 MiB.
+
+        Returns the pages that are left in it, because a reader still needs them or has kept it from being cut.
+        """
+        return self._store.checkpoint(WAL_TRUNCATE_BYTES)
+
+    def reaper_interval(self) -> float:
+        """Return the setting of that name: the pause between two passes of maintenance, in seconds."""
+        return self._look(lambda reader: reader.settings.reaper_interval_us) / 1_000_000
+
+    def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
+        return self._store.write(work, durable=durable)
+
+    def _look(self, work: Callable[[Reader], T]) -> T:
+        with self._store.read() as reader:
+            return work(reader)
+
+    def _lease(self, wish: Wish) -> list[Lease]:
+        if self._was_idle and not self._look(lambda reader: reading.may_lease(reader, wish.scope, wish.kinds)):
+            return []
+        while True:
+            attempt = self._do(lambda context: leasing.attempt(context, wish, self, self._rhythm), durable=False)
+            if attempt.leases or not attempt.moved:
+                self._was_idle = not attempt.leases
+                return attempt.leases
+
+    def _scopes(self, scope: ManyScopes) -> list[str]:
+        wanted = self._stored_scopes(scope)
+        return self._look(lambda reader: list(upkeep.scopes(reader))) if wanted is None else [wanted]
+
+    def _in_steps(self, has_more: Callable[[Reader], bool], step: Callable[[Context], int]) -> int:
+        """Repeat a bounded step, each a transaction, while a look without the lock finds more to do."""
+        moved = 0
+        while self._look(has_more):
+            in_step = self._do(step, durable=False)
+            moved += in_step
+            if in_step == 0:  # another process was faster
+                break
+        return moved
+
+
+def _close(store: Store) -> None:
+    """Release what the handle holds, then let go of the file."""
+    if store.is_mine():
+        raise UsageError("this thread has a transaction open on this queue: close it after the transaction")
+    if store.is_usable and (store.held or store.holder_id is not None):
+        try:
+            store.write(lambda context: _give_back(context, store), durable=False)
+        except LiteQueueError as exc:
+            _log.warning("leases of %s were not released at its close; they will lapse: %s", store.place.path, exc)
+    store.close()
+
+
+def _give_back(context: Context, store: Store) -> None:
+    settling.release(context, list(store.held.values()), 0)
+    if store.holder_id is not None:
+        context.write(SQL.holder_remove, (store.holder_id,))
+
+
+def _close_at_exit(store: Store) -> None:
+    """Close a handle that nobody has closed: at its garbage collection, or at the end of the process."""
+    store.busy_timeout = min(store.busy_timeout, _EXIT_TIMEOUT_S)
+    try:
+        _close(store)
+    except LiteQueueError as exc:
+        _log.warning("%s was not closed: %s", store.place.path, exc)

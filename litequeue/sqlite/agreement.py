@@ -1,0 +1,56 @@
+"""What a connection knows of the things that all processes agree on: the settings and the lease clock's offset.
+
+Invariant: looked up inside each transaction, by a number: nothing is read when no commit came between, one small row
+when one did, and the settings only when they changed (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from litequeue.clock import Clock
+from litequeue.settings import Settings
+from litequeue.sqlite import settings_table
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.statements import SQL
+
+
+class Agreement:
+    """The settings and the offset as of this connection's present transaction."""
+
+    __slots__ = ("_data_version", "_settings_version", "lease_offset", "settings")
+
+    def __init__(self) -> None:
+        self.settings = Settings()
+        self.lease_offset = 0
+        self._settings_version = -1
+        self._data_version = -1
+
+    def reader(self, connection: apsw.Connection, clock: Clock) -> Reader:
+        """Read the clock and bring this up to date, inside an open transaction."""
+        self._refresh(connection)
+        return Reader(connection, clock.wall_us(), clock.monotonic_us() + self.lease_offset, self.settings)
+
+    def committed(self, connection: apsw.Connection, settings: Settings) -> None:
+        """Note that this connection committed by itself: only settings that it changed are to be read anew."""
+        if settings is self.settings:
+            self._data_version = connection.data_version()
+        else:
+            self.forget()
+
+    def forget(self) -> None:
+        """Read everything again at the next transaction."""
+        self._data_version = self._settings_version = -1
+
+    def _refresh(self, connection: apsw.Connection) -> None:
+        data_version = connection.data_version()
+        if data_version == self._data_version:
+            return
+        reader = Reader(connection, 0, 0, self.settings)
+        version: int = reader.all(SQL.settings_version)[0][0]
+        if version != self._settings_version:
+            self.settings = settings_table.read(reader)
+            host = reader.one(SQL.host)
+            self.lease_offset = host[1] if host else 0
+            self._settings_version = version
+        self._data_version = data_version

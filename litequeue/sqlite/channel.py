@@ -1,0 +1,78 @@
+"""One connection of a handle, with the thread lock that guards it and what is known through it.
+
+Invariant: the connection is used only by the thread that took the channel; after a fork the lock is a new one, since
+the inherited one may be held by a thread that does not exist in the child.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import apsw
+
+from litequeue.errors import QueueBusy, UsageError
+from litequeue.sqlite.agreement import Agreement
+from litequeue.sqlite.connection import Patience
+from litequeue.sqlite.tripwire import Tripwire
+
+
+class Channel:
+    """A connection and its lock."""
+
+    __slots__ = ("_lock", "_owner", "_path", "agreement", "connection", "patience", "tripwire")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.connection: apsw.Connection | None = None
+        self._owner: int | None = None
+        self.start_afresh()
+
+    def take(self, deadline: float) -> None:
+        """Wait for this thread's turn until `deadline` (`time.monotonic`).
+
+        Raises:
+            QueueBusy: another thread had it all the time.
+            UsageError: this thread has it already: a verb of the handle inside its own transaction.
+        """
+        if not self.take_if_free(deadline):
+            if self._owner == threading.get_ident():
+                raise UsageError("this thread has a transaction open on this queue: inside it, use the verbs of tx")
+            raise QueueBusy(f"another thread of this process kept {self._path} busy")
+
+    def take_if_free(self, deadline: float) -> bool:
+        """Wait for this thread's turn; tell whether it was had. Never waits for the thread itself."""
+        me = threading.get_ident()
+        if self._owner == me:
+            return False
+        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+            return False
+        self._owner = me
+        return True
+
+    def give(self) -> None:
+        """End this thread's turn."""
+        self._owner = None
+        self._lock.release()
+
+    def is_mine(self) -> bool:
+        """Whether this thread has its turn just now."""
+        return self._owner == threading.get_ident()
+
+    def close(self, how: Callable[[apsw.Connection], None]) -> None:
+        """Close the connection and forget what was known through it."""
+        connection, self.connection = self.connection, None
+        self.tripwire.disarm()
+        self.agreement.forget()
+        if connection is not None:
+            how(connection)
+
+    def start_afresh(self) -> None:
+        """Forget the connection without closing it, and use a new lock."""
+        self.connection = None
+        self._lock = threading.Lock()
+        self._owner = None
+        self.patience = Patience()
+        self.tripwire = Tripwire(self._path)
+        self.agreement = Agreement()

@@ -1,0 +1,142 @@
+"""One connection: opened, hardened, and let go.
+
+Owns: the flags and pragmas that every connection of the queue has (DESIGN §3). Invariants: pragmas are run one by one
+and fetched; a connection that must never be closed (inherited through a fork, or on a file that was replaced) is
+abandoned for good instead, because a close would drop locks or checkpoint a file that is not ours.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import time
+from urllib.parse import quote
+
+import apsw
+
+from litequeue.errors import CannotOpen, NotAQueue
+
+CHECKPOINT_PAGES = 4000
+"""The write-ahead log is copied back when it has so many pages: larger means a better p99 (DESIGN §2)."""
+PAGE_BYTES = 2048
+
+_LEAST_SQLITE = (3, 51, 3)
+_BUSY_STEP_S = 0.001
+_STATEMENTS = 200
+
+
+class Patience:
+    """Until when this connection may wait for SQLite's lock; moved forward by each transaction."""
+
+    __slots__ = ("deadline",)
+
+    def __init__(self) -> None:
+        self.deadline = 0.0
+
+    def __call__(self, _: int) -> bool:
+        """SQLite's busy handler: wait a millisecond, as long as there is time."""
+        if time.monotonic() >= self.deadline:
+            return False
+        time.sleep(_BUSY_STEP_S)
+        return True
+
+
+def check_library(path: str) -> None:
+    """Refuse an SQLite that loses commits.
+
+    Raises:
+        CannotOpen: SQLite is older than 3.51.3. Source: sqlite.org, "The WAL-reset bug".
+    """
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < _LEAST_SQLITE:
+        least = ".".join(map(str, _LEAST_SQLITE))
+        raise CannotOpen(path, f"SQLite {apsw.sqlite_lib_version()} has the WAL-reset bug; {least} or newer is needed")
+
+
+def connect(path: str, patience: Patience, *, create: bool, mode_of: str | None) -> apsw.Connection:
+    """Open a file, with the permissions of the file `mode_of` when it is created, and harden the connection.
+
+    Raises:
+        CannotOpen: no such folder, no permission, a folder in its place, or absent without `create`.
+    """
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if create else 0)
+    try:
+        encoded = quote(path.encode("utf-8"))
+    except UnicodeEncodeError as exc:
+        raise CannotOpen(path.encode("utf-8", "replace").decode(), "its name is not valid UTF-8") from exc
+    query = f"?modeof={quote(mode_of.encode('utf-8'))}" if mode_of is not None and os.name == "posix" else ""
+    slashes = "//" if os.name == "posix" else "///"
+    try:
+        connection = apsw.Connection(f"file:{slashes}{encoded}{query}", flags, statementcachesize=_STATEMENTS)
+    except apsw.Error as exc:
+        raise CannotOpen(path, why_not(path, create=create) or str(exc)) from exc
+    try:
+        if connection.readonly("main"):
+            raise CannotOpen(path, "no permission to write")
+        connection.set_busy_handler(patience)
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
+        connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def why_not(path: str, *, create: bool) -> str | None:
+    """Say in a person's words why a path cannot be opened, when that can be seen."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        return "it is a folder"
+    if not os.path.isdir(folder):
+        return f"there is no folder {folder}"
+    if not os.path.exists(path):
+        if not create:
+            return "there is no such file"
+        return None if os.access(folder, os.W_OK | os.X_OK) else f"no permission to write in {folder}"
+    if not os.path.isfile(path):
+        return "it is not an ordinary file"
+    return None if os.access(path, os.R_OK | os.W_OK) else "no permission to read and write it"
+
+
+def pragma(connection: apsw.Connection, text: str) -> object:
+    """Run one pragma and return its value, or `None` when it has none."""
+    rows = connection.execute(f"PRAGMA {text}").fetchall()
+    return rows[0][0] if rows else None
+
+
+def use_wal(connection: apsw.Connection, path: str) -> None:
+    """Make sure that the file is in WAL mode.
+
+    Raises:
+        CannotOpen: the file system offers no shared memory.
+    """
+    mode = pragma(connection, "journal_mode = WAL")
+    if mode != "wal":
+        raise CannotOpen(path, f"write-ahead logging is not possible here (journal mode {mode})")
+
+
+def check_encoding(connection: apsw.Connection, path: str) -> None:
+    """Refuse a file that is not UTF-8: event logs are appended as bytes by SQL.
+
+    Raises:
+        NotAQueue: another encoding.
+    """
+    encoding = pragma(connection, "encoding")
+    if encoding != "UTF-8":
+        raise NotAQueue(path, f"its text encoding is {encoding}, not UTF-8")
+
+
+def close_last(connection: apsw.Connection) -> None:
+    """Close in the ordinary way: the last one out copies the write-ahead log back and removes it."""
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
+    connection.close()
+
+
+def abandon(connection: apsw.Connection | None) -> None:
+    """Never close this connection, not even at exit: its destructor is not to run."""
+    if connection is not None:
+        with contextlib.suppress(AttributeError):  # only CPython has an API to leak with
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -1,0 +1,146 @@
+"""The state of one open transaction.
+
+Owns: what is fixed when a transaction begins (its time, its settings) and what must happen to objects in memory when it
+ends. Invariant: the clock is read once, after the write lock is held (contract G8). Leaves out: beginning and
+ending it (`store`), and every verb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, cast
+from uuid import UUID
+
+from litequeue.errors import StorageCorrupt
+from litequeue.sqlite.filesystem import Room
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.rows import Row, Values
+
+if TYPE_CHECKING:
+    from litequeue.lease import Lease
+    from litequeue.settings import Settings
+
+
+class DeadLetter(NamedTuple):
+    """A job that died in this transaction, for the log."""
+
+    job_id: UUID
+    kind: str
+    reason: str
+
+
+class Renewal(NamedTuple):
+    """What a lease object is to remember once the transaction has committed."""
+
+    lease: Lease
+    deadline_us: int
+    continuation: bytes | None
+
+
+class Marks(NamedTuple):
+    """How far the lists of a context had grown at a savepoint."""
+
+    leases: int
+    settled: int
+    renewals: int
+    dead_letters: int
+    holder_id: int | None
+    settings: Settings
+
+
+class Context(Reader):
+    """One open write transaction."""
+
+    __slots__ = (
+        "_holder_id",
+        "_new_holder",
+        "dead_letters",
+        "dropped",
+        "leases",
+        "renewals",
+        "room",
+        "settled",
+    )
+
+    def __init__(
+        self,
+        reader: Reader,
+        holder_id: int | None,
+        new_holder: Callable[[Context], int],
+        room: Room,
+    ) -> None:
+        super().__init__(reader.connection, reader.now, reader.lease_now, reader.settings)
+        self.room = room
+        self._holder_id = holder_id
+        self._new_holder = new_holder
+        self.leases: list[Lease] = []
+        """Taken here: the handle holds them once this has committed."""
+        self.settled: list[Lease] = []
+        """Ended here: the handle forgets them once this has committed."""
+        self.renewals: list[Renewal] = []
+        self.dropped: list[Lease] = []
+        """Found to be held no longer: forgotten whatever becomes of this transaction."""
+        self.dead_letters: list[DeadLetter] = []
+
+    @property
+    def holder_id(self) -> int:
+        """Which queue handle leases; its row is written at the handle's first lease."""
+        if self._holder_id is None:
+            self._holder_id = self._new_holder(self)
+        return self._holder_id
+
+    @property
+    def known_holder_id(self) -> int | None:
+        """The handle's id if it has one by now."""
+        return self._holder_id
+
+    def write(self, statement: str, values: Values) -> int:
+        """Run a write; return the number of rows it changed."""
+        self.connection.execute(statement, values)
+        return self.connection.changes()
+
+    def write_exactly(self, statement: str, many: list[Values]) -> None:
+        """Run a write for each binding; every one must change exactly one row.
+
+        Raises:
+            StorageCorrupt: a row that was just read under the same lock is not there; the caller rolls back.
+        """
+        before = self.connection.total_changes()
+        self.connection.executemany(statement, many)
+        changed = self.connection.total_changes() - before
+        if changed != len(many):
+            raise StorageCorrupt(f"{len(many)} rows were to change and {changed} did: an index and its table differ")
+
+    def each(self, statement: str, many: list[Values]) -> list[Row]:
+        """Run a statement that selects a job's row for each binding; return the rows that there are."""
+        return [Row(*cast("Values", found)) for found in self.connection.executemany(statement, many)]
+
+    def marks(self) -> Marks:
+        """Remember how far this transaction has come, for a savepoint."""
+        return Marks(
+            len(self.leases),
+            len(self.settled),
+            len(self.renewals),
+            len(self.dead_letters),
+            self._holder_id,
+            self.settings,
+        )
+
+    def back_to(self, marks: Marks) -> None:
+        """Forget what came after a savepoint that was rolled back; leases taken since are void."""
+        _void(self.leases[marks.leases :])
+        del self.leases[marks.leases :]
+        del self.settled[marks.settled :]
+        del self.renewals[marks.renewals :]
+        del self.dead_letters[marks.dead_letters :]
+        self._holder_id = marks.holder_id
+        self.settings = marks.settings
+
+    def void_leases(self) -> None:
+        """Mark the leases taken here as never taken: the transaction did not commit."""
+        _void(self.leases)
+
+
+def _void(leases: Iterable[Lease]) -> None:
+    for lease in leases:
+        lease.is_void = True

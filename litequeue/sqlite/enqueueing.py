@@ -1,0 +1,231 @@
+"""Enqueue (V1, V2): new jobs, repeated ids, repeated keys.
+
+Owns: the encoding of a `NewJob` before the lock is taken, the room checks, and the application of what `rules` says of
+a repeat. Invariant: results come in the order of the jobs, and a later job of the same call sees the earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from uuid import UUID
+
+from litequeue import arguments, codec, rules
+from litequeue.errors import DuplicateJob, PayloadError, QueueFull, UsageError
+from litequeue.ids import new_job_ids
+from litequeue.model import Enqueued, JobState, NewJob, OnConflict, Transition, storable_scope
+from litequeue.rules import Repeat
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.filesystem import FREE_SPACE_RESERVE_BYTES
+from litequeue.sqlite.inserting import Insert, Tails, insert
+from litequeue.sqlite.moves import rekey
+from litequeue.sqlite.rows import Row
+from litequeue.sqlite.statements import SQL
+
+
+class Encoded(NamedTuple):
+    """A job that has passed every check that needs no lock; its times are still relative."""
+
+    job_id: UUID | None
+    scope: str
+    kind: str
+    priority: int
+    max_attempts: int | None
+    delay_us: int | None
+    run_at: int | None
+    expires_us: int | None
+    idempotency_key: str | None
+    on_conflict: OnConflict
+    payload: bytes
+
+
+def encode(jobs: Iterable[NewJob], default_scope: str) -> list[Encoded]:
+    """Check and encode jobs; nothing of this needs the lock.
+
+    Raises:
+        UsageError: something that is not a `NewJob`.
+        PayloadError: a payload that cannot be stored.
+    """
+    return [_encode(job, default_scope) for job in jobs]
+
+
+def _encode(job: NewJob, default_scope: str) -> Encoded:
+    if not isinstance(job, NewJob):
+        raise UsageError.of("jobs", job, "NewJob objects")
+    return Encoded(
+        None if job.job_id is None else arguments.job_id("job_id", job.job_id),
+        default_scope if job.scope is None else storable_scope(job.scope),
+        job.kind,
+        job.priority,
+        job.max_attempts,
+        None if job.delay is None else arguments.duration_us("delay", job.delay),
+        None if job.run_at is None else arguments.moment_us("run_at", job.run_at),
+        None if job.expires is None else arguments.duration_us("expires", job.expires),
+        job.idempotency_key,
+        job.on_conflict,
+        codec.encode(job.payload),
+    )
+
+
+def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
+    """Enqueue in order.
+
+    Raises:
+        PayloadError: a payload beyond `max_payload`.
+        QueueFull: `max_bytes` is reached.
+        DuplicateJob: an id of another scope or kind, or a key with `on_conflict="raise"`.
+    """
+    _check_room(context, jobs)
+    fresh_ids = new_job_ids(context.now, len(jobs))
+    results: list[Enqueued] = []
+    plain: list[Insert] = []
+    for job, fresh_id in zip(jobs, fresh_ids, strict=True):
+        if job.job_id is None and job.idempotency_key is None:
+            plain.append(_insertable(context, job, fresh_id))
+            results.append(Enqueued(fresh_id, created=True))
+        else:
+            insert(context, plain)
+            plain = []
+            results.append(_enqueue_named(context, job, job.job_id or fresh_id))
+    insert(context, plain)
+    return results
+
+
+def check_size(context: Context, encoded: bytes, what: str) -> None:
+    """Hold an encoded value against `max_payload`.
+
+    Raises:
+        PayloadError: it is larger; the message names both sizes.
+    """
+    most = context.settings.max_payload_bytes
+    if len(encoded) > most:
+        raise PayloadError(f"{what} has {len(encoded):,} bytes encoded; max_payload allows {most:,}")
+
+
+def _check_room(context: Context, jobs: list[Encoded]) -> None:
+    more = 0
+    for job in jobs:
+        check_size(context, job.payload, f"the payload of {job.kind}")
+        more += len(job.payload)
+    left = context.room.left_bytes()
+    if left is not None and more > left:
+        raise QueueFull(f"{more:,} bytes more would touch the {FREE_SPACE_RESERVE_BYTES:,} kept free on the disk")
+    most = context.settings.max_bytes
+    if most is not None:
+        used = context.all(SQL.pages_used)[0][0]
+        if used + more > most:
+            raise QueueFull(f"the queue uses {used:,} bytes, {more:,} more would pass max_bytes ({most:,})")
+
+
+def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
+    """Enqueue a job that may be there already, by its id or by its key."""
+    dead: Row | None = None
+    if job.job_id is not None:
+        same = _find(context, SQL.row_by_id, job_id.bytes)
+        if same is not None:
+            is_same_target = (same.scope, same.kind) == (job.scope, job.kind)
+            match rules.repeat_of_id(JobState(same.state), same_target=is_same_target):
+                case Repeat.REFUSE:
+                    message = f"job {job_id} exists with scope {same.scope!r} and kind {same.kind!r}"
+                    raise DuplicateJob(message, job_id=job_id)
+                case Repeat.EXISTING:
+                    return Enqueued(job_id, created=False)
+                case _:
+                    dead = same
+    if job.idempotency_key is not None:
+        answer = _enqueue_keyed(context, job, job.idempotency_key)
+        if answer is not None:
+            return answer
+    new = _insertable(context, job, job_id)
+    if dead is None:
+        insert(context, [new])
+    else:
+        _requeue(context, dead, new)
+    return Enqueued(job_id, created=True)
+
+
+def _enqueue_keyed(context: Context, job: Encoded, key: str) -> Enqueued | None:
+    """Answer by the job that has the key, or `None` when a new one is to be made."""
+    other = _find(context, SQL.row_by_key, job.scope, job.kind, key)
+    if other is None:
+        since = context.now - context.settings.idempotency_window_us
+        other = _find(context, SQL.row_by_done_key, job.scope, job.kind, key, since)
+    if other is None:
+        return None
+    match rules.repeat_of_key(JobState(other.state), job.on_conflict):
+        case Repeat.REFUSE:
+            message = f"key {key!r} of {job.kind} belongs to job {other.uuid}"
+            raise DuplicateJob(message, job_id=other.uuid, idempotency_key=key)
+        case Repeat.NEW:
+            return None
+        case Repeat.RESET:
+            _reset(context, other, _insertable(context, job, other.uuid))
+        case Repeat.KEEP_TRIGGER:
+            new = _insertable(context, job, other.uuid)
+            kept = (new.priority, new.not_before, new.expires_at, new.max_attempts, new.payload)
+            context.write(SQL.rerun_put, (other.job_id, *kept))
+        case _:
+            pass
+    return Enqueued(other.uuid, created=False)
+
+
+def _requeue(context: Context, row: Row, new: Insert) -> None:
+    """Queue a dead or cancelled job anew in the same row: generation and log go on (V1)."""
+    state, gate = rules.gate(new.not_before, context.now)
+    rekey(
+        context,
+        row,
+        state=state,
+        priority=new.priority,
+        created_at=Tails(context).next(new.scope, new.priority),
+        attempts=0,
+        reaps=0,
+        max_attempts=new.max_attempts,
+        not_before=gate,
+        expires_at=new.expires_at,
+        idempotency_key=new.idempotency_key,
+        events=((Transition.ENQUEUED, "again"),),
+        payload=new.payload,
+    )
+
+
+def _reset(context: Context, row: Row, new: Insert) -> None:
+    """Give a waiting job the new trigger's payload, priority and times; it keeps its place and its counts (V2)."""
+    state, gate = rules.gate(new.not_before, context.now)
+    rekey(
+        context,
+        row,
+        state=state,
+        priority=new.priority,
+        created_at=row.created_at,
+        attempts=row.attempts,
+        reaps=row.reaps,
+        max_attempts=new.max_attempts or row.max_attempts,
+        not_before=gate,
+        expires_at=new.expires_at,
+        idempotency_key=row.idempotency_key,
+        events=((Transition.ENQUEUED, "reset"),),
+        payload=new.payload,
+    )
+
+
+def _insertable(context: Context, job: Encoded, job_id: UUID) -> Insert:
+    """Fix the times of a job, now that the transaction has one; a delay wins over a date."""
+    not_before = job.run_at if job.delay_us is None else context.now + job.delay_us
+    expires_at = None if job.expires_us is None else context.now + job.expires_us
+    return Insert(
+        job_id,
+        job.scope,
+        job.kind,
+        job.priority,
+        job.max_attempts,
+        not_before,
+        expires_at,
+        job.idempotency_key,
+        job.payload,
+    )
+
+
+def _find(context: Context, statement: str, *values: object) -> Row | None:
+    found = context.one(statement, *values)
+    return None if found is None else Row(*found)

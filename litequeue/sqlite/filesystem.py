@@ -1,0 +1,114 @@
+"""What lies under the file: which file systems break SQLite, and how much room is left.
+
+Owns: the list of file systems and the reading of Linux's mount table. Invariant: a file system known to break
+SQLite's locks or its shared memory is refused, one that is not known is warned about (contract §6). Where the
+mount table cannot be read (macOS, Windows) nothing is said about local paths.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from typing import Literal
+
+FREE_SPACE_RESERVE_BYTES = 16 * 2**20
+"""What enqueue leaves free on the disk, so that acknowledgements still have room."""
+
+_BREAKS_SQLITE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs"})
+_SOUND = frozenset(
+    [
+        "ext2",
+        "ext3",
+        "ext4",
+        "xfs",
+        "btrfs",
+        "f2fs",
+        "zfs",
+        "tmpfs",
+        "ramfs",
+        "overlay",
+        "bcachefs",
+        "jfs",
+        "reiserfs",
+        "nilfs2",
+        "ntfs3",
+        "vfat",
+        "exfat",
+        "ubifs",
+    ]
+)
+_MOUNT_TABLE = "/proc/self/mountinfo"
+_ASK_EVERY_S = 0.1
+
+Verdict = Literal["sound", "breaks", "unknown"]
+
+
+def kind_of(folder: str) -> str | None:
+    """Return the name of the file system that holds a folder, or `None` when the platform does not tell."""
+    if sys.platform == "win32":
+        return "smbfs" if folder.startswith("\\\\") else None
+    try:
+        with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as table:
+            return kind_in(table.read(), folder)
+    except OSError:
+        return None
+
+
+def kind_in(mount_table: str, folder: str) -> str | None:
+    """Find the innermost mount of a folder in the text of a mount table; of equal ones the last wins.
+
+    Source: proc(5), `/proc/pid/mountinfo`: the mount point is field 5, the type follows a lone hyphen.
+    """
+    best, kind = -1, None
+    for line in mount_table.splitlines():
+        before, _, after = line.partition(" - ")
+        fields = before.split(" ")
+        if len(fields) < 5 or not after:  # noqa: PLR2004 - the field of the mount point
+            continue
+        point = _unescaped(fields[4])
+        inside = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= best:
+            best, kind = len(point), after.split(" ")[0]
+    return kind
+
+
+def judge(kind: str | None) -> Verdict:
+    """Say whether SQLite is safe there."""
+    if kind is None or kind in _SOUND:
+        return "sound"
+    return "breaks" if kind in _BREAKS_SQLITE else "unknown"
+
+
+def free_bytes(folder: str) -> int | None:
+    """Return the room left for an ordinary user, or `None` when the platform does not tell."""
+    statvfs = getattr(os, "statvfs", None)
+    if statvfs is None:
+        return None
+    status = statvfs(folder)
+    return int(status.f_bavail * status.f_frsize)
+
+
+class Room:
+    """The free space under a file, asked for at most ten times a second."""
+
+    __slots__ = ("_asked_at", "_folder", "_free")
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._asked_at = -1.0
+        self._free: int | None = None
+
+    def left_bytes(self) -> int | None:
+        """Return what may still be enqueued before the reserve is touched, or `None` when that cannot be known."""
+        moment = time.monotonic()
+        if moment - self._asked_at > _ASK_EVERY_S or self._asked_at < 0:
+            self._free = free_bytes(self._folder)
+            self._asked_at = moment
+        return None if self._free is None else self._free - FREE_SPACE_RESERVE_BYTES
+
+
+def _unescaped(field: str) -> str:
+    """Undo the octal escapes of white space in the mount table."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,0 +1,210 @@
+"""Applying decisions: the one place where a row leaves its key for the next.
+
+Every transition but the lease goes through `apply`. Invariants: the row is matched by its full key, its worker and its
+generation, and the count is checked (contract G1, G7); what lives only as long as a lease goes with it; a finished job
+whose retention is 0 goes at once; a trigger that `reset` kept during a run becomes what `rules` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from litequeue import codec, rules
+from litequeue.ids import new_job_ids
+from litequeue.model import JobState, Transition, lease_summary
+from litequeue.rules import Move, TriggerFate
+from litequeue.sqlite.context import Context, DeadLetter
+from litequeue.sqlite.inserting import Insert, insert
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.rows import Row, Values
+from litequeue.sqlite.statements import SQL
+
+
+class Trigger(NamedTuple):
+    """A trigger kept by `reset` during a run; its times are absolute."""
+
+    priority: int
+    not_before: int | None
+    expires_at: int | None
+    max_attempts: int | None
+    payload: bytes
+
+
+def apply(context: Context, moves: Iterable[tuple[Row, Move]], results: Sequence[bytes | None] | None = None) -> None:
+    """Move each row to where its decision says; `results` go with completions, in the same order."""
+    moved: list[Values] = []
+    removed: list[Row] = []
+    triggered: list[tuple[Row, Move, Trigger]] = []
+    for index, (row, decided) in enumerate(moves):
+        move = decided
+        trigger = _take_trigger(context, row)
+        if trigger is not None:
+            if rules.trigger_fate(move.to) is TriggerFate.FOLD:
+                move = rules.folded(move, trigger.not_before, trigger.expires_at, context.now)
+            triggered.append((row, move, trigger))
+        if row.checkpoints:
+            context.write(SQL.continuation_remove, (row.job_id,))
+        if _goes_at_once(context, row, move):
+            removed.append(row)
+        else:
+            moved.append(_binding(context, row, move))
+            _write_outcome(context, row, move, None if results is None else results[index])
+        if move.to is JobState.DEAD:
+            context.dead_letters.append(DeadLetter(row.uuid, row.kind, move.error or ""))
+    if moved:
+        context.write_exactly(SQL.move, moved)
+    remove(context, removed)
+    for row, move, trigger in triggered:
+        _pull(context, row, move, trigger)
+
+
+def remove(context: Context, rows: Sequence[Row]) -> None:
+    """Delete jobs with all that belongs to them."""
+    if not rows:
+        return
+    context.write_exactly(SQL.job_remove, [(*row.key, row.lease_generation) for row in rows])
+    ids = [(row.job_id,) for row in rows]
+    context.connection.executemany(SQL.body_remove, ids)
+    context.connection.executemany(SQL.outcome_remove, ids)
+
+
+def event_bytes(context: Context, row: Row, events: Iterable[tuple[Transition, str]]) -> bytes:
+    """Encode what is to be appended to a row's log, and make room for it when the log is full."""
+    encoded = b"".join([codec.encode_event(context.now, *event) for event in events])
+    if row.events_bytes + len(encoded) > codec.MAX_EVENTS_BYTES:
+        found = context.one(SQL.events, *row.key)
+        old = codec.trimmed_events(found[0] if found else b"", len(encoded))
+        context.write_exactly(SQL.events_replace, [(old, *row.key, row.lease_generation)])
+    return encoded
+
+
+def rekey(
+    context: Context,
+    row: Row,
+    *,
+    state: JobState,
+    priority: int,
+    created_at: int,
+    attempts: int,
+    reaps: int,
+    max_attempts: int | None,
+    not_before: int | None,
+    expires_at: int | None,
+    idempotency_key: str | None,
+    events: Iterable[tuple[Transition, str]],
+    payload: bytes,
+) -> None:
+    """Give a waiting or finished job a new place, gate and payload."""
+    more = event_bytes(context, row, events)
+    changed = (
+        int(state),
+        priority,
+        created_at,
+        attempts,
+        reaps,
+        max_attempts,
+        not_before,
+        expires_at,
+        idempotency_key,
+        more,
+    )
+    context.write_exactly(SQL.rekey, [(*changed, *row.key, row.lease_generation)])
+    context.write_exactly(SQL.body_replace, [(priority, created_at, payload, row.job_id)])
+
+
+def _binding(context: Context, row: Row, move: Move) -> Values:
+    ended = lease_summary(row.beats, row.checkpoints)
+    return (
+        int(move.to),
+        move.attempts,
+        move.reaps,
+        move.not_before,
+        move.expires_at,
+        move.finished_at,
+        event_bytes(context, row, (*ended, *move.events)),
+        *row.key,
+        row.worker_id,
+        row.lease_generation,
+    )
+
+
+def _write_outcome(context: Context, row: Row, move: Move, result: bytes | None) -> None:
+    """Keep what the ended run left; a first run that left nothing costs nothing."""
+    if move.error is not None:
+        error = codec.clip(move.error, codec.MAX_ERROR_BYTES)
+        context.write(SQL.outcome_put, (row.job_id, None, error))
+    elif move.to is JobState.COMPLETED:
+        if result is not None:
+            context.write(SQL.outcome_put, (row.job_id, result, None))
+        elif row.lease_generation > 1:
+            context.write(SQL.outcome_remove, (row.job_id,))
+
+
+def _goes_at_once(context: Context, row: Row, move: Move) -> bool:
+    """Tell whether the job's retention is 0; a completed key is kept for its window."""
+    if not move.to.is_terminal:
+        return False
+    return retention_us(context, row.kind, move.to, row.idempotency_key) == 0
+
+
+def retention_us(reader: Reader, kind: str, state: JobState, key: str | None) -> int | None:
+    """Return how long a job of this kind stays after it finished so, in µs; `None` is forever."""
+    return rules.retention_us(
+        state,
+        reader.settings.of(kind),
+        has_key=key is not None,
+        window_us=reader.settings.idempotency_window_us,
+    )
+
+
+def _take_trigger(context: Context, row: Row) -> Trigger | None:
+    """Fetch and remove the trigger that waits for this run to end; only a job with a key can have one."""
+    if row.idempotency_key is None or row.state != JobState.LEASED:
+        return None
+    found = context.one(SQL.rerun, row.job_id)
+    if found is None:
+        return None
+    context.write_exactly(SQL.rerun_remove, [(row.job_id,)])
+    return Trigger(*found)
+
+
+def _pull(context: Context, row: Row, move: Move, trigger: Trigger) -> None:
+    """Let the trigger have its effect, now that the run's row has moved."""
+    match rules.trigger_fate(move.to):
+        case TriggerFate.NEW_JOB:
+            insert(
+                context,
+                [
+                    Insert(
+                        new_job_ids(context.now, 1)[0],
+                        row.scope,
+                        row.kind,
+                        trigger.priority,
+                        trigger.max_attempts,
+                        trigger.not_before,
+                        trigger.expires_at,
+                        row.idempotency_key,
+                        trigger.payload,
+                    )
+                ],
+            )
+        case TriggerFate.FOLD:
+            moved = row._replace(state=int(move.to), events_bytes=0)
+            rekey(
+                context,
+                moved,
+                state=move.to,
+                priority=trigger.priority,
+                created_at=row.created_at,
+                attempts=move.attempts,
+                reaps=move.reaps,
+                max_attempts=trigger.max_attempts or row.max_attempts,
+                not_before=move.not_before,
+                expires_at=move.expires_at,
+                idempotency_key=row.idempotency_key,
+                events=(),
+                payload=trigger.payload,
+            )
+        case TriggerFate.DROP:
+            pass

@@ -1,0 +1,129 @@
+"""Opening a queue file: where it really is, whether it may be there, what it holds.
+
+Owns: the order in which a file is looked at before it is touched (contract §6), and the first step of every boot: a
+lease of an earlier boot lapses at the first opening after it (§8). Invariant: a file that is refused is left as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from dataclasses import dataclass
+
+import apsw
+
+from litequeue.clock import Clock
+from litequeue.errors import CannotOpen, NotAQueue, StorageCorrupt
+from litequeue.settings import Settings
+from litequeue.sqlite import connection as connections
+from litequeue.sqlite import filesystem, schema
+from litequeue.sqlite.channel import Channel
+from litequeue.sqlite.failures import translate
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.statements import SQL
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue file's real path, and how it may be opened."""
+
+    path: str
+    mode: int
+    create: bool
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds the file."""
+        return os.path.dirname(self.path)
+
+    @property
+    def lock_path(self) -> str:
+        """The sidecar of the write gate."""
+        return f"{self.path}-lock"
+
+
+def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_network: bool) -> Place:
+    """Find the real path and refuse what can never work.
+
+    Raises:
+        CannotOpen: no such folder, a folder in its place, no permission, absent without `create`, an SQLite that is too
+            old, or a file system that breaks SQLite.
+    """
+    given = os.fspath(path)
+    connections.check_library(given)
+    if "\0" in given or not given:
+        raise CannotOpen(repr(given), "it is not a path")
+    place = Place(os.path.realpath(given), mode, create)
+    kind = filesystem.kind_of(place.folder)
+    verdict = filesystem.judge(kind)
+    if verdict == "breaks" and not allow_network:
+        reason = f"SQLite's locks do not hold on a {kind} file system (allow_network=True opens it all the same)"
+        raise CannotOpen(place.path, reason)
+    if verdict == "unknown":
+        warnings.warn(
+            f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=4
+        )
+    reason_not = connections.why_not(place.path, create=create)
+    if reason_not is not None:
+        raise CannotOpen(place.path, reason_not)
+    return place
+
+
+def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, deadline: float) -> None:
+    """Open one connection; under the gate, which the caller holds.
+
+    Raises:
+        CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, QueueBusy: see contract §6.
+    """
+    channel.patience.deadline = deadline
+    connection = connections.connect(place.path, channel.patience, create=create, mode_of=place.lock_path)
+    try:
+        try:
+            if schema.is_new(connection, place.path):
+                if not create:
+                    raise NotAQueue(place.path, "it is empty")
+                schema.create(connection, place.path, clock)
+            schema.check(connection, place.path)
+            connections.use_wal(connection, place.path)
+            connections.pragma(connection, "synchronous = FULL")
+            _notice_boot(connection, clock)
+            connection.execute("BEGIN")
+            connection.execute(SQL.settings_version).fetchall()
+            channel.tripwire.arm()
+            connection.execute("COMMIT")
+        except apsw.NotADBError as exc:
+            raise NotAQueue(place.path, "it is not an SQLite database") from exc
+        except apsw.Error as exc:
+            raise (translate(exc, place.path) or StorageCorrupt(f"{place.path} is damaged: {exc}")) from exc
+    except BaseException:
+        connection.close()
+        raise
+    channel.connection = connection
+
+
+def size_of(path: str) -> int:
+    """Return a file's size in bytes, 0 when it is not there."""
+    with contextlib.suppress(OSError):
+        return os.stat(path).st_size
+    return 0
+
+
+def _notice_boot(connection: apsw.Connection, clock: Clock) -> None:
+    """After a reboot, move the lease clock so that every older deadline lies in the past: one write lapses all (§8)."""
+    boot_id = clock.boot_id()
+    reader = Reader(connection, 0, 0, Settings())
+    if reader.all(SQL.host)[0][0] == boot_id:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if reader.all(SQL.host)[0][0] != boot_id:
+            latest: int = reader.all(SQL.latest_deadline)[0][0] or 0
+            connection.execute(SQL.host_booted, (boot_id, latest + 1 - clock.monotonic_us()))
+            connection.execute(SQL.holders_clear)
+            connection.execute(SQL.settings_changed)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,39 @@
+"""Reading: one connection, one moment, the settings that hold at it.
+
+Invariant: every statement is read to its end, so that no half-read cursor pins the write-ahead log (DESIGN §3).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from litequeue.sqlite.rows import Values
+
+if TYPE_CHECKING:
+    import apsw
+    from apsw import SQLiteValue
+
+    from litequeue.settings import Settings
+
+
+class Reader:
+    """What a question needs: a connection in a snapshot, the time and the settings."""
+
+    __slots__ = ("connection", "lease_now", "now", "settings")
+
+    def __init__(self, connection: apsw.Connection, now: int, lease_now: int, settings: Settings) -> None:
+        self.connection = connection
+        self.now = now
+        """Wall clock, µs since the epoch."""
+        self.lease_now = lease_now
+        """Lease clock, µs."""
+        self.settings = settings
+
+    def one(self, statement: str, *values: SQLiteValue) -> Values | None:
+        """Run a statement that has at most one row, and return that row."""
+        rows = self.all(statement, *values)
+        return rows[0] if rows else None
+
+    def all(self, statement: str, *values: SQLiteValue) -> list[Values]:
+        """Run a statement and return its rows."""
+        return cast("list[Values]", self.connection.execute(statement, values).fetchall())

@@ -1,0 +1,146 @@
+"""Pure reads (V13): one job, a page of jobs, counts.
+
+Invariant: each is one statement or one snapshot, and none takes the write lock, so a job that moves meanwhile is never
+"not found" and never counted twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import NamedTuple
+from uuid import UUID
+
+from litequeue import codec
+from litequeue.errors import JobNotFound
+from litequeue.model import Job, JobState, Stats, public_scope
+from litequeue.sqlite import upkeep
+from litequeue.sqlite.leasing import kinds_of_prefix, prefix_end
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.rows import Values
+from litequeue.sqlite.statements import SQL
+
+Place = tuple[str, int, int, int, bytes]
+"""A job's full key: where a page goes on after."""
+
+_BEFORE_ALL = (-1, -1, b"")
+_FIELDS = [field.name for field in fields(Job)][3:-1]
+"""The fields of a record between those that need converting and the decoder."""
+
+
+class Page(NamedTuple):
+    """What to list, checked; `None` is everything."""
+
+    scope: str | None
+    state: JobState | None
+    kind: str | None
+    limit: int
+    after: Place | None
+
+
+def get(reader: Reader, job_id: UUID) -> Job:
+    """Return a job.
+
+    Raises:
+        JobNotFound: there is none.
+    """
+    found = reader.one(SQL.record, job_id.bytes)
+    if found is None:
+        raise JobNotFound(job_id)
+    return _job(reader, found)
+
+
+def jobs(reader: Reader, page: Page) -> list[Job]:
+    """Return the next jobs in key order: scope, state, priority, `created_at`, id."""
+    is_prefix = page.kind is not None and page.kind.endswith(":")
+    below = prefix_end(page.kind) if page.kind is not None and is_prefix else None
+    kind_filter = (page.kind, page.kind if is_prefix else None, below)
+    found: list[Job] = []
+    for scope, state in _groups(reader, page):
+        after = _BEFORE_ALL
+        if page.after is not None and page.after[:2] == (scope, state):
+            after = page.after[2:]
+        rows = reader.all(SQL.records, scope, state, *after, *kind_filter, page.limit - len(found))
+        found += [_job(reader, row) for row in rows]
+        if len(found) == page.limit:
+            break
+    return found
+
+
+def stats(reader: Reader, scope: str | None) -> Stats:
+    """Count the jobs of a scope, or of every scope."""
+    counts = dict.fromkeys(JobState, 0)
+    by_kind: dict[str, dict[JobState, int]] = {}
+    oldest: list[int] = []
+    due: list[int] = []
+    lapsed = 0
+    for name in upkeep.scopes(reader) if scope is None else (scope,):
+        for state, kind, count in reader.all(SQL.counts, name):
+            counts[JobState(state)] += count
+            of_kind = by_kind.setdefault(kind, {})
+            of_kind[JobState(state)] = of_kind.get(JobState(state), 0) + count
+        oldest += _value(reader, SQL.oldest_ready, name)
+        due += _value(reader, SQL.next_due, name)
+        lapsed += sum(_value(reader, SQL.lapsed_count, reader.lease_now, name))
+    file_bytes, free_bytes = reader.all(SQL.file_size)[0]
+    return Stats(
+        counts=counts,
+        by_kind=dict(sorted(by_kind.items())),
+        oldest_ready_at=min(oldest, default=None),
+        next_due_at=min(due, default=None),
+        lapsed=lapsed,
+        file_bytes=file_bytes,
+        free_bytes=free_bytes,
+        wal_bytes=_size(reader.connection.filename_wal),
+    )
+
+
+def may_lease(reader: Reader, scope: str, kinds: tuple[str, ...] | None) -> bool:
+    """Tell whether a lease call could find or move anything: ready, due, lapsed or overdue jobs."""
+    if kinds is None:
+        is_ready = reader.one(SQL.any_ready, scope) is not None
+    else:
+        is_ready = any(_has_ready(reader, scope, kind_filter) for kind_filter in kinds)
+    return is_ready or upkeep.has_lapsed(reader) or upkeep.has_due(reader, scope) or upkeep.has_overdue(reader, scope)
+
+
+def _has_ready(reader: Reader, scope: str, kind_filter: str) -> bool:
+    if kind_filter.endswith(":"):
+        return next(kinds_of_prefix(reader, scope, kind_filter), None) is not None
+    return bool(reader.all(SQL.heads_of_kind, scope, kind_filter, 1))
+
+
+def _groups(reader: Reader, page: Page) -> Iterator[tuple[str, JobState]]:
+    """Walk the (scope, state) pairs of a page, in order, from the place it goes on after."""
+    first = ("", -1) if page.after is None else page.after[:2]
+    for scope in upkeep.scopes(reader) if page.scope is None else (page.scope,):
+        for state in JobState if page.state is None else (page.state,):
+            if (scope, state) >= first:
+                yield scope, state
+
+
+def _job(reader: Reader, found: Values) -> Job:
+    """Build a record: the columns of the part `record` stand in the order of its fields."""
+    job_id, scope, state, *rest = found
+    values = dict(zip(_FIELDS, rest, strict=True))
+    if values["lease_deadline"] is not None:
+        values["lease_deadline"] += reader.now - reader.lease_now
+    if values["encoded_payload"] is None:
+        values["encoded_payload"] = b""
+    return Job(
+        job_id=UUID(bytes=job_id), scope=public_scope(scope), state=JobState(state), decoder=codec.DECODER, **values
+    )
+
+
+def _value(reader: Reader, statement: str, *values: object) -> list[int]:
+    """Return the one value of a statement, or nothing when it is NULL."""
+    found = reader.one(statement, *values)
+    return [] if found is None or found[0] is None else [found[0]]
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

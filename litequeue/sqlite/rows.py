@@ -1,0 +1,55 @@
+"""A job's narrow row, as every statement of the engine reads it.
+
+Owns: the order of the columns that the part `row` of `statements.sql` names. Invariant: a row is read and acted upon
+under the same write lock, or the write matches its key and generation and checks the count.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+Key = tuple[str, int, int, int, bytes]
+"""(scope, state, priority, created_at, job_id): where the row stands."""
+
+
+Values = tuple[Any, ...]
+"""A row as the database gives it, or the bindings of a statement: checked by STRICT tables, not by us."""
+
+
+class Row(NamedTuple):
+    """A row of `litequeue_job`, its log by size only."""
+
+    scope: str
+    state: int
+    priority: int
+    created_at: int
+    job_id: bytes
+    kind: str
+    attempts: int
+    reaps: int
+    max_attempts: int | None
+    lease_generation: int
+    worker_id: str | None
+    lease_deadline: int | None
+    beats: int
+    checkpoints: int
+    last_beat_at: int | None
+    not_before: int | None
+    expires_at: int | None
+    finished_at: int | None
+    idempotency_key: str | None
+    events_bytes: int
+
+    @property
+    def key(self) -> Key:
+        """The full primary key."""
+        return self[:5]
+
+    @property
+    def uuid(self) -> UUID:
+        """The id as callers see it."""
+        return UUID(bytes=self.job_id)
+
+
+ROW_COLUMNS = len(Row._fields)

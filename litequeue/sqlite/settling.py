@@ -1,0 +1,157 @@
+"""What a holder says of its lease (V4 to V8): extend, checkpoint, note, complete, fail, release.
+
+Invariant: nothing here changes a job unless its full key, its worker and its generation are the lease's and it is still
+leased; everyone else gets a `LeaseConflict` and changes nothing (contract G1). A batch does the good ones and returns
+the conflicts of the others.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from uuid import UUID
+
+from litequeue import rules
+from litequeue.errors import LeaseConflict, UsageError
+from litequeue.lease import Lease
+from litequeue.model import JobState, Transition
+from litequeue.rules import Move
+from litequeue.sqlite import moves
+from litequeue.sqlite.context import Context, Renewal
+from litequeue.sqlite.enqueueing import check_size
+from litequeue.sqlite.rows import Row
+from litequeue.sqlite.statements import SQL
+
+
+def held(context: Context, leases: Sequence[Lease]) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
+    """Find the rows that these leases still hold, and why the others do not."""
+    conflicts: list[LeaseConflict] = []
+    claims: dict[UUID, Lease] = {}
+    for lease in leases:
+        if not isinstance(lease, Lease):
+            raise UsageError.of("lease", lease, "a Lease")
+        if lease.is_void:
+            conflicts.append(_conflict(lease, "the transaction that took it did not commit"))
+        elif lease.job_id in claims:
+            conflicts.append(_conflict(lease, "it is in this batch twice"))
+        else:
+            claims[lease.job_id] = lease
+    rows = {row.uuid: row for row in context.each(SQL.held, [lease.fence for lease in claims.values()])}
+    kept: list[tuple[Lease, Row]] = []
+    for job_id, lease in claims.items():
+        row = rows.get(job_id)
+        if row is None:
+            conflicts.append(_conflict(lease, _why_not_held(context, lease)))
+            context.dropped.append(lease)
+        elif context.settings.refuse_lapsed and rules.is_lapsed(row.lease_deadline or 0, context.lease_now):
+            conflicts.append(_conflict(lease, "it has lapsed, and refuse_lapsed is set"))
+        else:
+            kept.append((lease, row))
+    return kept, conflicts
+
+
+def extend(context: Context, leases: Sequence[Lease], ttl_us: int | None) -> list[LeaseConflict]:
+    """Let each lease lapse its own time, or `ttl_us`, from now."""
+    kept, conflicts = held(context, leases)
+    bindings = []
+    for lease, _ in kept:
+        deadline_us = context.lease_now + (lease.ttl_us if ttl_us is None else ttl_us)
+        bindings.append((deadline_us, context.now, *lease.fence))
+        context.renewals.append(Renewal(lease, deadline_us, lease.continuation))
+    if bindings:
+        context.write_exactly(SQL.extend, bindings)
+    return conflicts
+
+
+def checkpoint(
+    context: Context, lease: Lease, continuation: bytes, progress: float | None, note: str | None
+) -> list[LeaseConflict]:
+    """Store the continuation and extend."""
+    check_size(context, continuation, "the continuation")
+    kept, conflicts = held(context, (lease,))
+    for _ in kept:
+        deadline_us = context.lease_now + lease.ttl_us
+        context.write_exactly(SQL.checkpoint, [(deadline_us, context.now, *lease.fence)])
+        context.write(SQL.continuation_put, (lease.job_id.bytes, continuation, progress, note))
+        context.renewals.append(Renewal(lease, deadline_us, continuation))
+    return conflicts
+
+
+def note(context: Context, lease: Lease, detail: str) -> list[LeaseConflict]:
+    """Append a line to the job's log."""
+    kept, conflicts = held(context, (lease,))
+    for _, row in kept:
+        more = moves.event_bytes(context, row, ((Transition.NOTE, detail),))
+        context.write_exactly(SQL.events_append, [(more, *row.key, row.lease_generation)])
+    return conflicts
+
+
+def complete(context: Context, leases: Sequence[Lease], results: Sequence[bytes | None]) -> list[LeaseConflict]:
+    """Finish the jobs; `results` are encoded, in the order of the leases."""
+    for result in results:
+        if result is not None:
+            check_size(context, result, "the result")
+    by_lease = {id(lease): result for lease, result in zip(leases, results, strict=True)}
+    kept, conflicts = held(context, leases)
+    _settle(
+        context,
+        [(lease, row, rules.complete(row, context.now)) for lease, row in kept],
+        [by_lease[id(lease)] for lease, _ in kept],
+    )
+    return conflicts
+
+
+def fail(
+    context: Context, leases: Sequence[Lease], error: str, *, retryable: bool, delay_us: int | None
+) -> list[LeaseConflict]:
+    """Report failed runs: again after a pause, or dead."""
+
+    def decide(row: Row) -> Move:
+        settings = context.settings.of(row.kind)
+        return rules.fail(
+            row,
+            context.now,
+            max_attempts=row.max_attempts or settings.max_attempts,
+            pause_us=settings.backoff_us(row.attempts, random.random()) if delay_us is None else delay_us,
+            retryable=retryable,
+            error=error,
+        )
+
+    return _settle_each(context, leases, decide)
+
+
+def release(context: Context, leases: Sequence[Lease], delay_us: int) -> list[LeaseConflict]:
+    """Give jobs back untouched."""
+    return _settle_each(context, leases, lambda row: rules.release(row, context.now, delay_us=delay_us))
+
+
+def _settle_each(context: Context, leases: Sequence[Lease], decide: Callable[[Row], Move]) -> list[LeaseConflict]:
+    kept, conflicts = held(context, leases)
+    _settle(context, [(lease, row, decide(row)) for lease, row in kept], None)
+    return conflicts
+
+
+def _settle(
+    context: Context,
+    decided: Sequence[tuple[Lease, Row, Move]],
+    results: Sequence[bytes | None] | None,
+) -> None:
+    """End the leases; the handle forgets them once this has committed."""
+    moves.apply(context, [(row, move) for _, row, move in decided], results)
+    context.settled += [lease for lease, _, _ in decided]
+
+
+def _why_not_held(context: Context, lease: Lease) -> str:
+    found = context.one(SQL.row_by_id, lease.job_id.bytes)
+    if found is None:
+        return "the job is gone"
+    row = Row(*found)
+    if row.state != JobState.LEASED:
+        return f"the job is {JobState(row.state).name.lower()}"
+    if row.lease_generation != lease.lease_generation:
+        return f"lease {row.lease_generation} holds it now"
+    return f"{row.worker_id} holds it"
+
+
+def _conflict(lease: Lease, reason: str) -> LeaseConflict:
+    return LeaseConflict(lease.job_id, lease.lease_generation, reason)

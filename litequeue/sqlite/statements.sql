@@ -1,0 +1,298 @@
+-- Every statement that the queue runs, named. A part is text that several statements share, put in where <name> stands.
+-- Indexes are pinned where the planner has been seen to choose badly (DESIGN §2). A write on a job always matches its
+-- full key and its generation, and the number of changed rows is checked.
+
+-- part: row
+job.scope, job.state, job.priority, job.created_at, job.job_id, job.kind, job.attempts, job.reaps, job.max_attempts,
+job.lease_generation, job.worker_id, job.lease_deadline, job.beats, job.checkpoints, job.last_beat_at, job.not_before,
+job.expires_at, job.finished_at, job.idempotency_key, length(job.events)
+
+-- part: key
+scope = ? AND state = ? AND priority = ? AND created_at = ? AND job_id = ?
+
+-- part: record
+job.job_id, job.scope, job.state, job.priority, job.created_at, job.kind, job.attempts, job.reaps, job.max_attempts,
+job.lease_generation, job.worker_id, job.holder, job.leased_at, job.lease_deadline, job.beats, job.checkpoints,
+job.last_beat_at, job.not_before, job.expires_at, job.finished_at, job.idempotency_key, outcome.last_error,
+continuation.data, continuation.progress, continuation.note, body.payload, outcome.result, job.events
+
+-- ## What every process agrees on
+
+-- name: settings_version
+-- One row, read when any commit came between; the settings are read again when the number differs.
+SELECT settings_version FROM litequeue_meta;
+
+-- name: settings_changed
+UPDATE litequeue_meta SET settings_version = settings_version + 1;
+
+-- name: settings
+SELECT name, value FROM litequeue_setting;
+
+-- name: kind_settings
+SELECT kind, name, value FROM litequeue_kind_setting;
+
+-- name: setting_put
+INSERT INTO litequeue_setting (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: setting_remove
+DELETE FROM litequeue_setting WHERE name = ?;
+
+-- name: kind_setting_put
+INSERT INTO litequeue_kind_setting (kind, name, value) VALUES (?, ?, ?)
+ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value;
+
+-- name: kind_setting_remove
+DELETE FROM litequeue_kind_setting WHERE kind = ? AND name = ?;
+
+-- name: host
+SELECT boot_id, lease_offset FROM litequeue_host;
+
+-- name: host_booted
+UPDATE litequeue_host SET boot_id = ?, lease_offset = ?;
+
+-- name: latest_deadline
+SELECT max(lease_deadline) FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1;
+
+-- name: holder_add
+INSERT INTO litequeue_holder (pid, host, since) VALUES (?, ?, ?);
+
+-- name: holder_remove
+DELETE FROM litequeue_holder WHERE id = ?;
+
+-- name: holders_clear
+DELETE FROM litequeue_holder;
+
+-- ## Enqueue
+
+-- name: tail
+-- The last pending job of a scope and priority: one seek at the end of the range that is about to grow.
+SELECT created_at FROM litequeue_job
+WHERE scope = ? AND state = 0 AND priority = ? ORDER BY created_at DESC LIMIT 1;
+
+-- name: job_add
+INSERT INTO litequeue_job (scope, state, priority, created_at, job_id, kind, attempts, reaps, max_attempts,
+    lease_generation, beats, checkpoints, not_before, expires_at, idempotency_key, events)
+VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, 0, 0, 0, ?, ?, ?, ?);
+
+-- name: body_add
+INSERT INTO litequeue_body (job_id, scope, priority, created_at, payload) VALUES (?, ?, ?, ?, ?);
+
+-- name: body_replace
+UPDATE litequeue_body SET priority = ?, created_at = ?, payload = ? WHERE job_id = ?;
+
+-- name: row_by_id
+-- One statement over body and job: separate seeks miss a job that moves between them (DESIGN §2).
+SELECT <row>
+FROM litequeue_body AS body
+JOIN litequeue_job AS job ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
+    AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
+WHERE body.job_id = ?;
+
+-- name: row_by_key
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_key
+WHERE job.idempotency_key IS NOT NULL AND job.state IN (0, 1, 3, 5)
+    AND job.scope = ? AND job.kind = ? AND job.idempotency_key = ?;
+
+-- name: row_by_done_key
+-- The window after completion; finished_at is in the index, so a key's earlier runs are not walked.
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_key_done
+WHERE job.idempotency_key IS NOT NULL AND job.state = 2
+    AND job.scope = ? AND job.kind = ? AND job.idempotency_key = ? AND job.finished_at > ?
+ORDER BY job.finished_at DESC LIMIT 1;
+
+-- name: rekey
+-- A job queued anew, reset or folded: it may change its place, its gate and its counts.
+UPDATE litequeue_job
+SET state = ?, priority = ?, created_at = ?, attempts = ?, reaps = ?, max_attempts = ?, not_before = ?, expires_at = ?,
+    finished_at = NULL, idempotency_key = ?, events = CAST(events || ? AS BLOB)
+WHERE <key> AND lease_generation = ?;
+
+-- name: rerun_put
+INSERT INTO litequeue_rerun (job_id, priority, not_before, expires_at, max_attempts, payload) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (job_id) DO UPDATE SET priority = excluded.priority, not_before = excluded.not_before,
+    expires_at = excluded.expires_at, max_attempts = excluded.max_attempts, payload = excluded.payload;
+
+-- name: rerun
+SELECT priority, not_before, expires_at, max_attempts, payload FROM litequeue_rerun WHERE job_id = ?;
+
+-- name: rerun_remove
+DELETE FROM litequeue_rerun WHERE job_id = ?;
+
+-- name: pages_used
+-- What max_bytes limits: the pages in use, without those that deleted jobs have left for reuse.
+SELECT (page_count - freelist_count) * page_size
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size;
+
+-- ## Lease
+
+-- name: heads
+-- The head of the queue: a bounded scan of the primary key. A missing body is found by the codec, not hidden here.
+SELECT <row>, body.payload
+FROM litequeue_job AS job NOT INDEXED
+LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id
+WHERE job.scope = ? AND job.state = 0
+ORDER BY job.priority, job.created_at, job.job_id LIMIT ?;
+
+-- name: heads_of_kind
+-- The same for one kind, from the index alone; the rows are read once the heads of all kinds are merged.
+SELECT priority, created_at, job_id FROM litequeue_job INDEXED BY litequeue_job_ready
+WHERE state = 0 AND scope = ? AND kind = ?
+ORDER BY priority, created_at, job_id LIMIT ?;
+
+-- name: kind_from
+-- One step of the walk over the distinct kinds of ready jobs; the planner would read every row of the range.
+SELECT kind FROM litequeue_job INDEXED BY litequeue_job_ready
+WHERE state = 0 AND scope = ? AND kind >= ? AND kind < ? ORDER BY kind LIMIT 1;
+
+-- name: head
+SELECT <row>, body.payload
+FROM litequeue_job AS job NOT INDEXED
+LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id
+WHERE job.scope = ? AND job.state = 0 AND job.priority = ? AND job.created_at = ? AND job.job_id = ?;
+
+-- name: lease
+UPDATE litequeue_job
+SET state = 1, attempts = attempts + 1, lease_generation = lease_generation + 1, worker_id = ?, holder = ?,
+    leased_at = ?, lease_deadline = ?, events = CAST(events || ? AS BLOB)
+WHERE scope = ? AND state = 0 AND priority = ? AND created_at = ? AND job_id = ? AND lease_generation = ?;
+
+-- ## What a holder says: each matches the full key, the worker and the generation
+
+-- part: fence
+scope = ? AND state = 1 AND priority = ? AND created_at = ? AND job_id = ? AND worker_id = ? AND lease_generation = ?
+
+-- name: held
+SELECT <row> FROM litequeue_job AS job NOT INDEXED WHERE <fence>;
+
+-- name: extend
+UPDATE litequeue_job SET lease_deadline = ?, beats = beats + 1, last_beat_at = ? WHERE <fence>;
+
+-- name: checkpoint
+UPDATE litequeue_job SET lease_deadline = ?, checkpoints = checkpoints + 1, last_beat_at = ? WHERE <fence>;
+
+-- name: continuation_put
+INSERT INTO litequeue_continuation (job_id, data, progress, note) VALUES (?, ?, ?, ?)
+ON CONFLICT (job_id) DO UPDATE SET data = excluded.data, progress = coalesce(excluded.progress, progress),
+    note = coalesce(excluded.note, note);
+
+-- name: continuation_remove
+DELETE FROM litequeue_continuation WHERE job_id = ?;
+
+-- ## Moves: every transition but the lease
+
+-- name: move
+UPDATE litequeue_job
+SET state = ?, attempts = ?, reaps = ?, worker_id = NULL, holder = NULL, lease_deadline = NULL, beats = 0,
+    checkpoints = 0, last_beat_at = NULL, not_before = ?, expires_at = ?, finished_at = ?,
+    events = CAST(events || ? AS BLOB)
+WHERE <key> AND worker_id IS ? AND lease_generation = ?;
+
+-- name: events_append
+UPDATE litequeue_job SET events = CAST(events || ? AS BLOB) WHERE <key> AND lease_generation = ?;
+
+-- name: events_replace
+UPDATE litequeue_job SET events = ? WHERE <key> AND lease_generation = ?;
+
+-- name: events
+SELECT events FROM litequeue_job NOT INDEXED WHERE <key>;
+
+-- name: regate
+-- A back-off set by a clock that has since stepped back.
+UPDATE litequeue_job SET not_before = ? WHERE <key> AND lease_generation = ?;
+
+-- name: outcome_put
+INSERT INTO litequeue_outcome (job_id, result, last_error) VALUES (?, ?, ?)
+ON CONFLICT (job_id) DO UPDATE SET result = excluded.result, last_error = excluded.last_error;
+
+-- name: outcome_remove
+DELETE FROM litequeue_outcome WHERE job_id = ?;
+
+-- name: job_remove
+DELETE FROM litequeue_job WHERE <key> AND lease_generation = ?;
+
+-- name: body_remove
+DELETE FROM litequeue_body WHERE job_id = ?;
+
+-- ## Upkeep: candidates only, in the order and number asked for
+
+-- name: lapsed
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_deadline
+WHERE job.state = 1 AND job.lease_deadline <= ? ORDER BY job.lease_deadline LIMIT ?;
+
+-- name: due
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due
+WHERE job.state IN (3, 5) AND job.scope = ? AND job.not_before <= ? ORDER BY job.not_before LIMIT ?;
+
+-- name: overdue
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_expiry
+WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5) AND job.scope = ? AND job.expires_at <= ?
+ORDER BY job.expires_at LIMIT ?;
+
+-- name: distant
+-- Back-offs beyond a time, after a key: candidates for pulling in after the wall clock stepped back.
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due
+WHERE job.state IN (3, 5) AND job.scope = ? AND job.not_before > ? AND job.state = 3
+ORDER BY job.not_before;
+
+-- name: scope_from
+-- One step of the walk over the distinct scopes.
+SELECT scope FROM litequeue_job NOT INDEXED WHERE scope >= ? ORDER BY scope LIMIT 1;
+
+-- name: group_after
+-- One step of the walk over (scope, state, priority).
+SELECT scope, state, priority FROM litequeue_job NOT INDEXED
+WHERE (scope, state, priority) > (?, ?, ?) ORDER BY scope, state, priority LIMIT 1;
+
+-- name: finished
+-- Finished jobs of one group, oldest first, after a place in it; finished_at is never before created_at.
+SELECT <row> FROM litequeue_job AS job NOT INDEXED
+WHERE job.scope = ? AND job.state = ? AND job.priority = ? AND (job.created_at, job.job_id) > (?, ?)
+    AND job.created_at <= ?
+ORDER BY job.created_at, job.job_id LIMIT ?;
+
+-- name: row_at
+SELECT <row> FROM litequeue_job AS job NOT INDEXED WHERE <key>;
+
+-- name: next_due
+SELECT min(not_before) FROM litequeue_job INDEXED BY litequeue_job_due WHERE state IN (3, 5) AND scope = ?;
+
+-- ## Reads
+
+-- name: record
+SELECT <record>
+FROM litequeue_body AS body
+JOIN litequeue_job AS job ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
+    AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
+LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
+LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
+WHERE body.job_id = ?;
+
+-- name: records
+-- One page of one scope and state, in key order, after a place in it; a kind filter is (exact, from, below).
+SELECT <record>
+FROM litequeue_job AS job NOT INDEXED
+LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id
+LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
+LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
+WHERE job.scope = ? AND job.state = ? AND (job.priority, job.created_at, job.job_id) > (?, ?, ?)
+    AND (?6 IS NULL OR job.kind = ?6 OR (job.kind >= ?7 AND job.kind < ?8))
+ORDER BY job.priority, job.created_at, job.job_id LIMIT ?9;
+
+-- name: any_ready
+SELECT 1 FROM litequeue_job NOT INDEXED WHERE scope = ? AND state = 0 LIMIT 1;
+
+-- name: counts
+SELECT state, kind, count(*) FROM litequeue_job NOT INDEXED WHERE scope = ? GROUP BY state, kind;
+
+-- name: oldest_ready
+SELECT min(created_at) FROM litequeue_job NOT INDEXED WHERE scope = ? AND state = 0;
+
+-- name: lapsed_count
+SELECT count(*) FROM litequeue_job INDEXED BY litequeue_job_deadline
+WHERE state = 1 AND lease_deadline <= ? AND scope = ?;
+
+
+-- name: file_size
+SELECT page_count * page_size, freelist_count * page_size
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size;

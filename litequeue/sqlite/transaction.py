@@ -1,0 +1,186 @@
+"""The caller's open transaction: every verb, and its own SQL, committed together (V14).
+
+Invariants: a verb that fails is undone by a savepoint and leaves the transaction as it was before (contract G11); one
+that SQLite gave up (disk full, `ON CONFLICT ROLLBACK`) is dead to every later verb, so that none runs outside of it.
+Leaves out: beginning and ending it (`store`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import apsw
+
+from litequeue.errors import UsageError
+from litequeue.lease import Holder, Lease
+from litequeue.model import ANY, Scope
+from litequeue.sqlite import leasing, settling, upkeep
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.leasing import Rhythm, Wish
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.verbs import ManyScopes, Verbs
+
+if TYPE_CHECKING:
+    from litequeue.sqlite.store import Store
+
+T = TypeVar("T")
+SQLValue = None | int | float | str | bytes
+
+
+class Transaction(Verbs):
+    """An open write transaction. Use it only in the thread and in the `with` block that opened it."""
+
+    def __init__(  # noqa: PLR0917 - only `Queue.transaction` makes one
+        self, store: Store, context: Context, holder: Holder, rhythm: Rhythm, scope: Scope, worker_id: str
+    ) -> None:
+        self.scope = scope
+        self.worker_id = worker_id
+        self._store = store
+        self._context = context
+        self._holder = holder
+        self._rhythm = rhythm
+        self._is_over = False
+        self._given_up: str | None = None
+
+    def execute(
+        self, sql: str, parameters: Sequence[SQLValue] | Mapping[str, SQLValue] = ()
+    ) -> list[tuple[SQLValue, ...]]:
+        """Run the caller's own SQL (one statement or several) in this transaction; return all rows.
+
+        Raises:
+            UsageError: transaction control, ATTACH, a pragma that sets something, or a write to the queue's tables.
+            apsw.Error: the statement itself is wrong, or breaks a constraint of the caller's tables; it is undone.
+        """
+
+        def work(context: Context) -> list[tuple[SQLValue, ...]]:
+            with self._store.guarded():
+                return context.connection.execute(sql, parameters, can_cache=False).fetchall()
+
+        try:
+            return self._do(work, durable=True)
+        except apsw.AuthError as exc:
+            raise UsageError(
+                "inside transaction() your SQL cannot begin or end transactions, ATTACH, set pragmas "
+                f"or write to the queue's own tables: {sql!r}"
+            ) from exc
+
+    def check(self, lease: Lease) -> None:
+        """Make sure that a lease still holds its job, under this transaction's lock.
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+        """
+
+        def work(context: Context) -> None:
+            _, conflicts = settling.held(context, (lease,))
+            if conflicts:
+                raise conflicts[0]
+
+        self._do(work, durable=False)
+
+    def has_settled(self, lease: Lease) -> bool:
+        """Tell whether this transaction has completed, failed or released the job of this lease."""
+        return any(settled is lease for settled in self._context.settled)
+
+    def reap_expired(self) -> int:
+        """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""
+        return self._do(lambda context: _until_done(lambda: upkeep.reap(context, upkeep.STEP)), durable=False)
+
+    def promote_due(self, scope: ManyScopes = ANY) -> int:
+        """Make every due job ready; return how many were moved (V11)."""
+        return self._in_scopes(scope, upkeep.promote)
+
+    def expire_overdue(self, scope: ManyScopes = ANY) -> int:
+        """Bury every waiting job that can no longer start in time; return how many (V11)."""
+        return self._in_scopes(scope, upkeep.expire)
+
+    def prune(self) -> int:
+        """Remove every finished job whose retention is over; return how many (V11)."""
+
+        def work(context: Context) -> int:
+            removed = 0
+            found = upkeep.prunable(context, None)
+            while True:
+                removed += upkeep.prune(context, found.rows)
+                if found.after is None:
+                    return removed
+                found = upkeep.prunable(context, found.after)
+
+        return self._do(work, durable=False)
+
+    def finish(self) -> None:
+        """End the `with` block in order: no verb works from here on.
+
+        Raises:
+            UsageError: SQLite has rolled the transaction back, and the block went on all the same.
+        """
+        self._is_over = True
+        if self._given_up is not None:
+            raise UsageError(self._given_up)
+
+    def abandon(self) -> None:
+        """End the `with` block by an exception."""
+        self._is_over = True
+
+    def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:  # noqa: ARG002 - the transaction is durable
+        context = self._live()
+        connection = context.connection
+        marks = context.marks()
+        connection.execute("SAVEPOINT litequeue_verb")
+        try:
+            result = work(context)
+        except BaseException as exc:
+            context.back_to(marks)
+            if connection.in_transaction:
+                connection.execute("ROLLBACK TO litequeue_verb")
+                connection.execute("RELEASE litequeue_verb")
+            else:
+                context.void_leases()
+                self._given_up = f"SQLite has rolled the whole transaction back: {exc}"
+            if isinstance(exc, apsw.Error):
+                raise self._store.translated(exc) from exc
+            raise
+        connection.execute("RELEASE litequeue_verb")
+        return result
+
+    def _look(self, work: Callable[[Reader], T]) -> T:
+        try:
+            return work(self._live())
+        except apsw.Error as exc:
+            raise self._store.translated(exc) from exc
+
+    def _lease(self, wish: Wish) -> list[Lease]:
+        def work(context: Context) -> list[Lease]:
+            while True:
+                attempt = leasing.attempt(context, wish, self._holder, self._rhythm)
+                if attempt.leases or not attempt.moved:
+                    return attempt.leases
+
+        return self._do(work, durable=False)
+
+    def _in_scopes(self, scope: ManyScopes, step: Callable[[Context, str, int], int]) -> int:
+        wanted = self._stored_scopes(scope)
+
+        def work(context: Context) -> int:
+            names = list(upkeep.scopes(context)) if wanted is None else [wanted]
+            return sum(_until_done(partial(step, context, name, upkeep.STEP)) for name in names)
+
+        return self._do(work, durable=False)
+
+    def _live(self) -> Context:
+        if self._is_over:
+            raise UsageError("this transaction is over")
+        if not self._store.is_mine():
+            raise UsageError("a transaction belongs to the thread that opened it")
+        if self._given_up is not None:
+            raise UsageError(self._given_up)
+        return self._context
+
+
+def _until_done(step: Callable[[], int]) -> int:
+    total = 0
+    while moved := step():
+        total += moved
+    return total

@@ -1,0 +1,168 @@
+"""Upkeep (V11): what lapsed, what is due, what is too late, what may go.
+
+Owns: one bounded step of each, and the questions that tell whether a step is worth a write lock. Invariant: a step
+touches at most `limit` jobs and is safe beside everything else; repeating it until it answers 0 finishes the work.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from litequeue import codec, rules
+from litequeue.model import JobState
+from litequeue.settings import Settings
+from litequeue.sqlite import moves
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.rows import Key, Row
+from litequeue.sqlite.statements import SQL
+
+STEP = 100
+"""Jobs moved in one transaction: about two milliseconds under the lock."""
+LOOK = 1000
+"""Finished jobs looked at in one step of pruning, without the lock."""
+
+_RETENTIONS: dict[int, str] = {
+    JobState.COMPLETED: "completed_retention",
+    JobState.DEAD: "dead_retention",
+    JobState.CANCELLED: "cancelled_retention",
+}
+_GROUP_START = (-1, b"")
+_BEFORE_ALL: Key = ("", -1, -1, *_GROUP_START)
+_NEXT = "\x01"
+"""Below every character that a scope's name may have."""
+
+
+class Prunable(NamedTuple):
+    """Finished jobs whose retention is over, and where to look on; `None` is the end."""
+
+    rows: list[Row]
+    after: Key | None
+
+
+def reap(context: Context, limit: int) -> int:
+    """Take back up to `limit` jobs, of any scope, whose lease has lapsed; return how many."""
+    rows = _rows(context, SQL.lapsed, context.lease_now, limit)
+    moves.apply(context, [(row, _reaped(context, row)) for row in rows])
+    return len(rows)
+
+
+def promote(context: Context, scope: str, limit: int) -> int:
+    """Make up to `limit` due jobs of a scope ready; return how many were moved."""
+    rows = _rows(context, SQL.due, scope, context.now, limit)
+    moves.apply(context, [(row, rules.promote(row, context.now)) for row in rows])
+    return len(rows)
+
+
+def expire(context: Context, scope: str, limit: int) -> int:
+    """Bury up to `limit` waiting jobs of a scope that can no longer start in time; return how many."""
+    rows = _rows(context, SQL.overdue, scope, context.now, limit)
+    moves.apply(context, [(row, rules.expire(row, context.now)) for row in rows])
+    return len(rows)
+
+
+def step(context: Context, scope: str) -> int:
+    """Do what a lease call does before it answers that nothing is ready (contract §3)."""
+    return reap(context, STEP) + expire(context, scope, STEP) + promote(context, scope, STEP)
+
+
+def pull_in(context: Context, scope: str) -> int:
+    """Shorten the back-offs of a scope that a backward step of the wall clock made longer (§5)."""
+    pulled = 0
+    for row in _rows(context, SQL.distant, scope, context.now + _least_cap_us(context.settings)):
+        found = context.one(SQL.events, *row.key)
+        events = codec.decode_events(found[0] if found else b"", row.uuid)
+        set_at = max((event.at for event in events), default=0)
+        old_gate = row.not_before or 0
+        gate = rules.pulled_in(old_gate, set_at, context.now)
+        if gate is not None and gate < old_gate:
+            context.write_exactly(SQL.regate, [(gate, *row.key, row.lease_generation)])
+            pulled += 1
+    return pulled
+
+
+def scopes(reader: Reader) -> Iterator[str]:
+    """Walk the distinct scopes that have jobs, one seek each, in order."""
+    start = ""
+    while (found := reader.one(SQL.scope_from, start)) is not None:
+        yield found[0]
+        start = found[0] + _NEXT
+
+
+def has_lapsed(reader: Reader) -> bool:
+    """Tell whether `reap` would find something."""
+    return reader.one(SQL.lapsed, reader.lease_now, 1) is not None
+
+
+def has_due(reader: Reader, scope: str) -> bool:
+    """Tell whether `promote` would find something."""
+    return reader.one(SQL.due, scope, reader.now, 1) is not None
+
+
+def has_overdue(reader: Reader, scope: str) -> bool:
+    """Tell whether `expire` would find something."""
+    return reader.one(SQL.overdue, scope, reader.now, 1) is not None
+
+
+def has_distant(reader: Reader, scope: str) -> bool:
+    """Tell whether `pull_in` would have anything to look at."""
+    return bool(reader.all(SQL.distant, scope, reader.now + _least_cap_us(reader.settings)))
+
+
+def prunable(reader: Reader, after: Key | None) -> Prunable:
+    """Look at up to `LOOK` finished jobs in key order, after a place; return those whose retention is over.
+
+    Group by group (scope, state, priority), each only up to the youngest `created_at` that can be over, because
+    `finished_at` is never before it (DESIGN §2).
+    """
+    looked = 0
+    over: list[Row] = []
+    place: Key | None = _BEFORE_ALL if after is None else after
+    while place is not None:
+        retention = _RETENTIONS.get(place[1])
+        least_us = None if retention is None else reader.settings.least_retention_us(retention)
+        if least_us is not None:
+            rows = _rows(reader, SQL.finished, *place, reader.now - least_us, LOOK)
+            over += [row for row in rows if _is_over(reader, row)]
+            looked += len(rows)
+            if len(rows) == LOOK:
+                return Prunable(over, rows[-1].key)
+        group = reader.one(SQL.group_after, *place[:3])
+        place = None if group is None else (group[0], group[1], group[2], *_GROUP_START)
+        looked += 1
+        if looked >= LOOK:
+            break
+    return Prunable(over, place)
+
+
+def prune(context: Context, found: list[Row]) -> int:
+    """Remove those of the found jobs that are still as they were found; return how many."""
+    rows = context.each(SQL.row_at, [row.key for row in found])
+    over = [row for row in rows if _is_over(context, row)]
+    moves.remove(context, over)
+    return len(over)
+
+
+def _reaped(context: Context, row: Row) -> rules.Move:
+    settings = context.settings.of(row.kind)
+    return rules.reap(
+        row,
+        context.now,
+        max_attempts=row.max_attempts or settings.max_attempts,
+        pause_us=settings.backoff_us(row.attempts, random.random()),
+    )
+
+
+def _is_over(reader: Reader, row: Row) -> bool:
+    kept_us = moves.retention_us(reader, row.kind, JobState(row.state), row.idempotency_key)
+    return kept_us is not None and (row.finished_at or 0) + kept_us <= reader.now
+
+
+def _least_cap_us(settings: Settings) -> int:
+    return min(settings.of(kind).backoff_cap_us for kind in ("", *settings.by_kind))
+
+
+def _rows(reader: Reader, statement: str, *values: object) -> list[Row]:
+    return [Row(*found) for found in reader.all(statement, *values)]

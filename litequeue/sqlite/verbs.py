@@ -1,0 +1,454 @@
+"""The verbs, each written once.
+
+Owns: the checking of arguments and the wording of every verb for callers. `Transaction` runs a verb's work inside an
+open transaction, `Queue` as one transaction of its own; nothing else differs. Invariant: all that can be checked or
+encoded without the write lock is, before it is taken.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+from litequeue import arguments, codec
+from litequeue import settings as specs
+from litequeue.errors import LeaseConflict, UsageError
+from litequeue.lease import Duration, Lease
+from litequeue.model import (
+    ANY,
+    Enqueued,
+    Job,
+    JobState,
+    NewJob,
+    OnConflict,
+    Scope,
+    SpecialScope,
+    Stats,
+    storable_scope,
+)
+from litequeue.settings import Value
+from litequeue.sqlite import enqueueing, leasing, operating, reading, settings_table, settling
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.leasing import Wish
+from litequeue.sqlite.operating import Refusal
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.reading import Page
+
+T = TypeVar("T")
+Conflicts = list[LeaseConflict]
+Refusals = list[Refusal]
+Jobs = list[Job]
+Results = list[Enqueued]
+Leases = list[Lease]
+JobId = UUID | str
+ManyScopes = Scope | SpecialScope | None
+"""A scope, `None` for the handle's own, or `ANY` for all of them."""
+
+_MAX_LEASE_S = 31_536_000
+_MAX_PAGE = 10_000
+
+
+class Verbs(ABC):
+    """What a queue does; on a `Queue` each verb is one transaction, on a `Transaction` it is part of that one."""
+
+    scope: Scope
+    """The scope that a verb means when it is given none."""
+    worker_id: str
+    """The worker that a lease names when it is given none."""
+
+    @abstractmethod
+    def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
+        """Run a verb's work in a write transaction; `durable` work is synced in the mode `enqueue` too."""
+
+    @abstractmethod
+    def _look(self, work: Callable[[Reader], T]) -> T:
+        """Run a pure read."""
+
+    @abstractmethod
+    def _lease(self, wish: Wish) -> Leases:
+        """Lease, doing what upkeep is due first, until something is leased or nothing is left to do."""
+
+    # --- enqueue
+
+    def enqueue(
+        self,
+        kind: str,
+        payload: object = None,
+        *,
+        scope: Scope | None = None,
+        priority: int = 100,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+        expires: Duration | None = None,
+        max_attempts: int | None = None,
+        idempotency_key: str | None = None,
+        on_conflict: OnConflict = "return",
+        job_id: JobId | None = None,
+    ) -> Enqueued:
+        """Put a job at the end of its line; return its id and whether it is new (V1, V2).
+
+        `payload` is any msgpack value. `scope` defaults to the handle's. `priority` is 0 to 255, lower is sooner.
+        `delay` (seconds or a timedelta) wins over `run_at` (an aware datetime). `expires` is in how many seconds the
+        job must have started. `max_attempts` defaults to the settings of the kind. An `idempotency_key` is unique for
+        (scope, kind) while its job is active and for `idempotency_window` after it completed; `on_conflict` says what a
+        repeat does: `return` the job that has it, `raise`, or `reset` (the newest trigger counts). A `job_id` that
+        exists is the same job, unless that one is dead or cancelled: then it is queued anew.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+            PayloadError: the payload cannot be stored, or is larger than `max_payload`.
+            DuplicateJob: the `job_id` exists with another scope or kind, or the key is taken and `on_conflict="raise"`.
+            QueueFull: `max_bytes`, or the room left on the disk, forbids it.
+        """
+        job = NewJob(
+            kind,
+            payload,
+            scope,
+            priority,
+            delay,
+            run_at,
+            expires,
+            max_attempts,
+            idempotency_key,
+            on_conflict,
+            job_id,
+        )
+        return self.enqueue_many((job,))[0]
+
+    def enqueue_many(self, jobs: Iterable[NewJob]) -> Results:
+        """Enqueue jobs in one commit; return their results in order (V1).
+
+        Everything is encoded before the write lock is taken, so a bad job raises before anything is stored.
+
+        Raises: as `enqueue`; then none of the jobs is stored.
+        """
+        encoded = enqueueing.encode(jobs, storable_scope(self.scope))
+        if not encoded:
+            return []
+        return self._do(lambda context: enqueueing.enqueue(context, encoded), durable=True)
+
+    # --- lease
+
+    def lease_next(
+        self,
+        kinds: Iterable[str] | None = None,
+        *,
+        scope: Scope | None = None,
+        worker_id: str | None = None,
+        ttl: Duration | None = None,
+    ) -> Lease | None:
+        """Lease the next ready job; `None` at once when there is none (V3).
+
+        `kinds` is a list of exact kinds and of prefixes that end in `:`; `None` takes every kind. `ttl` is the lease's
+        time in seconds (more than 0, at most a year); it defaults to `lease_ttl` of the job's kind. Jobs come in the
+        order of priority, then of enqueueing.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+        """
+        leases = self.lease_many(1, kinds, scope=scope, worker_id=worker_id, ttl=ttl)
+        return leases[0] if leases else None
+
+    def lease_many(
+        self,
+        limit: int,
+        kinds: Iterable[str] | None = None,
+        *,
+        scope: Scope | None = None,
+        worker_id: str | None = None,
+        ttl: Duration | None = None,
+    ) -> Leases:
+        """Lease up to `limit` (1 to 10,000) ready jobs in one commit, in order; empty when there is none (V3).
+
+        A job whose lease has lapsed before is leased alone, so a batch may be shorter than what is ready. For the other
+        arguments see `lease_next`.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+        """
+        wish = Wish(
+            storable_scope(self.scope if scope is None else scope),
+            arguments.kind_filters(kinds),
+            self.worker_id if worker_id is None else arguments.text("worker_id", worker_id),
+            None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=_MAX_LEASE_S),
+            arguments.whole("limit", limit, 1, leasing.MAX_LEASES),
+        )
+        return self._lease(wish)
+
+    # --- what a holder says
+
+    def extend(self, lease: Lease, ttl: Duration | None = None) -> None:
+        """Prolong a lease: it lapses `ttl` seconds from now; `None` repeats the lease's own time (V4).
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+        """
+        _raise_first(self.extend_many((lease,), ttl))
+
+    def extend_many(self, leases: Iterable[Lease], ttl: Duration | None = None) -> Conflicts:
+        """Prolong leases in one commit; return the conflicts of those that are no longer held (V4)."""
+        given = tuple(leases)
+        ttl_us = None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=_MAX_LEASE_S)
+        return self._settle(given, lambda context: settling.extend(context, given, ttl_us))
+
+    def checkpoint(
+        self, lease: Lease, continuation: bytes, progress: float | None = None, note: str | None = None
+    ) -> None:
+        """Store how far the work has come, and extend the lease by its own time, in one write (V5).
+
+        `continuation` is bytes of at most `max_payload`; `progress` 0.0 to 1.0; `note` text, cut at 256 bytes. A value
+        that is left out keeps its last one. They live as long as the lease.
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+            PayloadError: the continuation is larger than `max_payload`.
+        """
+        if not isinstance(continuation, bytes):
+            raise UsageError.of("continuation", continuation, "bytes")
+        share = None if progress is None else arguments.number("progress", progress, 0.0, 1.0)
+        said = None if note is None else _detail("note", note)
+        _raise_first(self._do(lambda c: settling.checkpoint(c, lease, continuation, share, said), durable=False))
+
+    def note(self, lease: Lease, detail: str) -> None:
+        """Append a line to the job's event log, cut at 256 bytes (V5).
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+        """
+        said = _detail("detail", detail)
+        _raise_first(self._do(lambda context: settling.note(context, lease, said), durable=False))
+
+    def complete(self, lease: Lease, result: object = None, then: Iterable[NewJob] = ()) -> None:
+        """Finish a job; the jobs of `then` are enqueued in the same commit (V6).
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's; nothing of `then` is enqueued.
+            PayloadError: the result, or a payload of `then`, cannot be stored; the lease is still held.
+        """
+        encoded = _encoded_result(result)
+        followers = enqueueing.encode(then, storable_scope(self.scope))
+
+        def work(context: Context) -> None:
+            _raise_first(settling.complete(context, (lease,), (encoded,)))
+            if followers:
+                enqueueing.enqueue(context, followers)
+
+        self._do(work, durable=bool(followers))
+
+    def complete_many(self, leases: Iterable[Lease], results: Sequence[object] | None = None) -> Conflicts:
+        """Finish jobs in one commit; return the conflicts of those that are no longer held (V6).
+
+        `results`, when given, has one value for each lease, in order.
+
+        Raises:
+            PayloadError: a result cannot be stored; then no job is finished.
+        """
+        given = tuple(leases)
+        values = (None,) * len(given) if results is None else tuple(results)
+        if len(values) != len(given):
+            raise UsageError.of("results", len(values), f"as many as there are leases ({len(given)})")
+        encoded = [_encoded_result(value) for value in values]
+        return self._settle(given, lambda context: settling.complete(context, given, encoded))
+
+    def fail(self, lease: Lease, error: str, *, retryable: bool = True, delay: Duration | None = None) -> None:
+        """Report a failed run: again after the kind's back-off, or after `delay` seconds; or dead (V7).
+
+        Dead when not `retryable`, when its attempts are used up, or when it is too late to start again. `error` is kept
+        up to 8 KiB.
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+        """
+        _raise_first(self.fail_many((lease,), error, retryable=retryable, delay=delay))
+
+    def fail_many(
+        self, leases: Iterable[Lease], error: str, *, retryable: bool = True, delay: Duration | None = None
+    ) -> Conflicts:
+        """Report failed runs with one error in one commit; return the conflicts of those no longer held (V7)."""
+        given = tuple(leases)
+        if not isinstance(error, str):
+            raise UsageError.of("error", error, "text")
+        delay_us = None if delay is None else arguments.duration_us("delay", delay)
+        said = codec.clip(error, codec.MAX_ERROR_BYTES)
+        return self._settle(
+            given, lambda c: settling.fail(c, given, said, retryable=bool(retryable), delay_us=delay_us)
+        )
+
+    def release(self, lease: Lease, delay: Duration | None = None) -> None:
+        """Give a job back untouched, at once or after `delay` seconds; the attempt does not count (V8).
+
+        Raises:
+            LeaseConflict: the job is no longer this lease's.
+        """
+        _raise_first(self.release_many((lease,), delay))
+
+    def release_many(self, leases: Iterable[Lease], delay: Duration | None = None) -> Conflicts:
+        """Give jobs back in one commit; return the conflicts of those that are no longer held (V8)."""
+        given = tuple(leases)
+        delay_us = 0 if delay is None else arguments.duration_us("delay", delay)
+        return self._settle(given, lambda context: settling.release(context, given, delay_us))
+
+    # --- what an operator says
+
+    def cancel(self, job_id: JobId) -> None:
+        """Stop a waiting or leased job; a holder's next verb is refused (V9).
+
+        Raises:
+            JobNotFound: there is no such job.
+            InvalidTransition: it has ended already.
+        """
+        _raise_first(self.cancel_many((job_id,)))
+
+    def cancel_many(self, job_ids: Iterable[JobId]) -> Refusals:
+        """Stop jobs in one commit; return why those were refused that could not be stopped (V9)."""
+        given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
+        return self._do(lambda context: operating.cancel(context, given), durable=True) if given else []
+
+    def retry(self, job_id: JobId) -> None:
+        """Run a job again: a finished one anew, with its attempts back at 0; a gated one now (V10).
+
+        Raises:
+            JobNotFound: there is no such job.
+            InvalidTransition: it is pending or leased.
+            DuplicateJob: its idempotency key belongs to another job by now.
+        """
+        _raise_first(self.retry_many((job_id,)))
+
+    def retry_many(self, job_ids: Iterable[JobId]) -> Refusals:
+        """Run jobs again in one commit; return why those were refused that could not be (V10)."""
+        given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
+        return self._do(lambda context: operating.retry(context, given), durable=True) if given else []
+
+    # --- upkeep
+
+    @abstractmethod
+    def reap_expired(self) -> int:
+        """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""
+
+    @abstractmethod
+    def promote_due(self, scope: ManyScopes = ANY) -> int:
+        """Make every due job ready; return how many were moved (V11)."""
+
+    @abstractmethod
+    def expire_overdue(self, scope: ManyScopes = ANY) -> int:
+        """Bury every waiting job that can no longer start in time; return how many (V11)."""
+
+    @abstractmethod
+    def prune(self) -> int:
+        """Remove every finished job whose retention is over; return how many (V11)."""
+
+    # --- reads
+
+    def get(self, job_id: JobId) -> Job:
+        """Return a job with its event log (V13).
+
+        Raises:
+            JobNotFound: there is no such job, or its retention is over.
+        """
+        given = arguments.job_id("job_id", job_id)
+        return self._look(lambda reader: reading.get(reader, given))
+
+    def list(
+        self,
+        state: JobState | None = None,
+        kind: str | None = None,
+        scope: ManyScopes = None,
+        limit: int = 100,
+        after: Job | None = None,
+    ) -> Jobs:
+        """Return a page of jobs, in the order of scope, state, priority, enqueueing (V13).
+
+        `kind` is exact, or a prefix that ends in `:`; `scope` defaults to the handle's, `ANY` lists all. `limit` is 1
+        to 10,000. `after` is the last job of the page before: pages go on from its key as it was then.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+        """
+        page = Page(
+            self._stored_scopes(scope),
+            None if state is None else _state(state),
+            None if kind is None else arguments.text("kind", kind),
+            arguments.whole("limit", limit, 1, _MAX_PAGE),
+            None if after is None else _place(after),
+        )
+        return self._look(lambda reader: reading.jobs(reader, page))
+
+    def stats(self, scope: ManyScopes = None) -> Stats:
+        """Count the jobs of a scope (the handle's by default, `ANY` for all); reads every job's key once (V13)."""
+        wanted = self._stored_scopes(scope)
+        return self._look(lambda reader: reading.stats(reader, wanted))
+
+    # --- settings
+
+    def settings(self, kind: str | None = None) -> dict[str, Value]:
+        """Return the settings in force, for the file or for a kind; durations in seconds, `None` is forever."""
+        if kind is not None:
+            arguments.text("kind", kind)
+        return self._look(lambda reader: reader.settings.values(kind))
+
+    def kind_settings(self) -> dict[str, dict[str, Value]]:
+        """Return what kind filters have of their own."""
+        return self._look(lambda r: {kind: dict(own) for kind, own in sorted(r.settings.by_kind.items())})
+
+    def set(self, name: str, value: object, kind: str | None = None) -> None:
+        """Change a setting for every process, for the file or for a kind filter (exact, or a prefix ending in `:`).
+
+        Raises:
+            UsageError: an unknown name, a value out of its bounds, or a kind where the setting is file-wide.
+        """
+        checked = specs.check(name, value, kind)
+        self._do(lambda context: settings_table.put(context, *checked), durable=True)
+
+    def unset(self, name: str, kind: str | None = None) -> None:
+        """Go back to a setting's default, or for a kind filter to what the file says.
+
+        Raises:
+            UsageError: an unknown name, or a kind where the setting is file-wide.
+        """
+        specs.check_name(name, kind)
+        self._do(lambda context: settings_table.remove(context, name, kind), durable=True)
+
+    # --- inside
+
+    def _settle(self, leases: Sequence[Lease], work: Callable[[Context], Conflicts]) -> Conflicts:
+        return self._do(work, durable=False) if leases else []
+
+    def _stored_scopes(self, scope: ManyScopes) -> str | None:
+        """Return the stored scope, or `None` for all of them."""
+        return None if scope is ANY else storable_scope(self.scope if scope is None else scope)
+
+
+def _raise_first(refusals: Sequence[Exception]) -> None:
+    if refusals:
+        raise refusals[0]
+
+
+def _encoded_result(result: object) -> bytes | None:
+    return None if result is None else codec.encode(result, "result")
+
+
+def _detail(argument: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise UsageError.of(argument, value, "text")
+    return codec.clip(value, codec.MAX_DETAIL_BYTES)
+
+
+def _listed(argument: str, values: Iterable[JobId]) -> Iterable[JobId]:
+    if isinstance(values, (str, UUID)):
+        raise UsageError.of(argument, values, "a list of job ids")
+    return values
+
+
+def _state(value: object) -> JobState:
+    if isinstance(value, JobState):
+        return value
+    raise UsageError.of("state", value, f"a JobState ({', '.join(state.name for state in JobState)})")
+
+
+def _place(job: object) -> reading.Place:
+    if not isinstance(job, Job):
+        raise UsageError.of("after", job, "a Job: the last of the page before")
+    return storable_scope(job.scope), int(job.state), job.priority, job.created_at, job.job_id.bytes

@@ -1,0 +1,1 @@
+litequeue/sqlite/schema.sql
