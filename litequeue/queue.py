@@ -268,7 +268,7 @@ def _give_back(context: Context, store: Store) -> None:
 
 def _close_at_exit(store: Store) -> None:
     """Close a handle that nobody has closed: at its garbage collection, or at the end of the process."""
-    store.busy_timeout = min(store.busy_timeout, _EXIT_TIMEOUT_S)
+    store.hurry(_EXIT_TIMEOUT_S)
     try:
         _close(store)
     except LiteQueueError as exc:

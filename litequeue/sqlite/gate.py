@@ -58,7 +58,11 @@ class Gate:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Close the sidecar; this ends the turn as well."""
+        """Close the sidecar; this ends the turn as well, unless the descriptor was inherited.
+
+        In a forked child this is right, and `leave` never is: the lock belongs to the description that the child shares
+        with its parent, and only an explicit unlock, or the last close, ends it.
+        """
         self._is_held = False
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
@@ -70,9 +74,6 @@ class Gate:
         if self._descriptor is None:
             self._descriptor = open_sidecar(self._path, self._mode)
         return self._descriptor
-
-    # In a forked child `close` is right, and `leave` never is: the lock belongs to the description that it shares
-    # with its parent, and only an explicit unlock, or the last close, ends it.
 
 
 def open_sidecar(path: str, mode: int) -> int:

@@ -82,8 +82,7 @@ def _take(context: Context, wish: Wish, holder: Holder, heads: list[tuple[Row, b
     for row, payload in heads:
         ttl_us = context.settings.of(row.kind).lease_ttl_us if wish.ttl_us is None else wish.ttl_us
         deadline_us = context.lease_now + ttl_us
-        if row.events_bytes + len(leased) > codec.MAX_EVENTS_BYTES:
-            moves.event_bytes(context, row, ((Transition.LEASED, wish.worker_id),))
+        moves.make_room(context, row, len(leased))
         bindings.append(
             (
                 wish.worker_id,

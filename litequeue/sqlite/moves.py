@@ -70,13 +70,18 @@ def remove(context: Context, rows: Sequence[Row]) -> None:
 
 
 def event_bytes(context: Context, row: Row, events: Iterable[tuple[Transition, str]]) -> bytes:
-    """Encode what is to be appended to a row's log, and make room for it when the log is full."""
+    """Encode what is to be appended to a row's log, and make room for it."""
     encoded = b"".join([codec.encode_event(context.now, *event) for event in events])
-    if row.events_bytes + len(encoded) > codec.MAX_EVENTS_BYTES:
-        found = context.one(SQL.events, *row.key)
-        old = codec.trimmed_events(found[0] if found else b"", len(encoded))
-        context.write_exactly(SQL.events_replace, [(old, *row.key, row.lease_generation)])
+    make_room(context, row, len(encoded))
     return encoded
+
+
+def make_room(context: Context, row: Row, more_bytes: int) -> None:
+    """Shorten a row's log when it has no room for so many bytes more."""
+    if row.events_bytes + more_bytes > codec.MAX_EVENTS_BYTES:
+        old: bytes = context.all(SQL.events, *row.key)[0][0]
+        shorter = codec.trimmed_events(old, more_bytes)
+        context.write_exactly(SQL.events_replace, [(shorter, *row.key, row.lease_generation)])
 
 
 def rekey(

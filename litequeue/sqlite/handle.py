@@ -1,0 +1,243 @@
+"""The two connections of a handle, and their life: opened, lost, forked, closed.
+
+Owns: one connection that writes and one that reads, the gate, and the answer to "is this still the file that was
+opened?". Invariants (DESIGN §3): every open and close goes through the gate; both connections are let go of before a
+fork and opened anew after it, and one that was inherited all the same is never used; once the file is lost, none is
+ever closed. Leaves out: transactions (`store`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import apsw
+
+from litequeue.clock import Clock
+from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, QueueBusy, QueueClosed, StorageLost, UsageError
+from litequeue.sqlite import forks, opening
+from litequeue.sqlite.channel import Channel
+from litequeue.sqlite.connection import abandon, close_last
+from litequeue.sqlite.gate import Gate
+from litequeue.sqlite.opening import Place
+from litequeue.sqlite.tripwire import Identity
+
+_log = logging.getLogger("litequeue")
+_spoiled: set[str] = set()
+"""Files on which this process inherited an open transaction: SQLite here believes in a lock that nobody holds."""
+
+
+class Handle:
+    """The connections of one queue handle.
+
+    `equip` is called with each new connection that writes; `start_afresh` in a forked child, where nothing that the
+    parent held is this process's.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        clock: Clock,
+        timeout_s: float,
+        *,
+        equip: Callable[[apsw.Connection], None],
+        start_afresh: Callable[[], None],
+    ) -> None:
+        self.place = place
+        self.timeout_s = timeout_s
+        self.writer = Channel(place.path)
+        self.reader = Channel(place.path)
+        self.gate = Gate(place.lock_path, place.mode)
+        self._clock = clock
+        self._equip = equip
+        self._start_afresh = start_afresh
+        self._opening = threading.Lock()
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._lost_reason: str | None = None
+        self._identity: Identity | None = None
+        self._is_forking_safely = False
+        self._open(create=place.create, deadline=self.deadline())
+        forks.register(self)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether another verb can still work on this handle."""
+        return not self._is_closed and self._lost_reason is None
+
+    def deadline(self) -> float:
+        """Return until when a verb that begins now may wait, by `time.monotonic`."""
+        return time.monotonic() + self.timeout_s
+
+    def ready(self, channel: Channel, deadline: float) -> apsw.Connection:
+        """Return the connection of a channel that this thread has taken; open anew after a fork.
+
+        Raises:
+            QueueClosed, StorageLost: the handle is of no more use.
+            UsageError: this process was forked inside a transaction.
+        """
+        if self._is_closed:
+            raise QueueClosed(f"this handle on {self.place.path} is closed")
+        if self._lost_reason is not None:
+            raise StorageLost(self._lost_reason)
+        if self._pid != os.getpid():  # a fork that ran no hooks: nothing that was inherited is used
+            self._disown()
+            channel.take(deadline)
+        if channel.connection is None:
+            self._open(create=False, deadline=deadline)
+        if channel.connection is None:
+            raise QueueBusy(f"{self.place.path} could not be opened again")
+        return channel.connection
+
+    def enter_gate(self, deadline: float) -> None:
+        """Wait for this handle's turn at the gate; see `Gate.enter`.
+
+        Raises:
+            CannotOpen, StorageLost: the sidecar cannot be opened.
+        """
+        self._enter(self.gate, deadline)
+
+    def verify(self, channel: Channel, *, committed: bool = False) -> None:
+        """Make sure that the file and its `-wal` are still the ones that were opened.
+
+        Raises:
+            StorageLost: they are not; the handle is of no more use.
+        """
+        if channel.tripwire.is_tripped():
+            raise self._lost("was replaced or removed underneath", committed=committed)
+
+    def close(self) -> None:
+        """Close both connections; idempotent.
+
+        Raises:
+            QueueBusy: another thread is in a transaction for longer than the time-out.
+            UsageError: this thread has a transaction open.
+        """
+        if self._is_closed:
+            return
+        deadline = self.deadline()
+        self.writer.take(deadline)
+        try:
+            self.reader.take(deadline)
+            try:
+                self._is_closed = True
+                self._let_go(close_last, deadline)
+            finally:
+                self.reader.give()
+        finally:
+            self.writer.give()
+
+    # --- forks
+
+    def before_fork(self) -> None:
+        """Close the connections under both locks, so that no child inherits one."""
+        deadline = self.deadline()
+        self._is_forking_safely = False
+        if not self.writer.take_if_free(deadline):
+            return
+        if not self.reader.take_if_free(deadline):
+            self.writer.give()
+            return
+        self._is_forking_safely = True
+        if self.is_usable:
+            self._let_go(lambda connection: connection.close(), deadline)
+
+    def after_fork_in_parent(self) -> None:
+        """Let the verbs in again; the next one opens anew."""
+        if self._is_forking_safely:
+            self.reader.give()
+            self.writer.give()
+
+    def after_fork_in_child(self) -> None:
+        """Begin afresh; a child that inherited an open transaction cannot use the file at all."""
+        if not self._is_forking_safely:
+            _spoiled.add(self.place.path)
+        self._disown()
+
+    def _disown(self) -> None:
+        self._pid = os.getpid()
+        for channel in (self.writer, self.reader):
+            abandon(channel.connection)
+            channel.start_afresh()
+        self._opening = threading.Lock()
+        self.gate.close()
+        self._start_afresh()
+
+    # --- opening and letting go
+
+    def _open(self, *, create: bool, deadline: float) -> None:
+        """Open what is not open, under a gate of this opening's own: another thread may hold the handle's."""
+        path = self.place.path
+        if path in _spoiled:
+            raise UsageError(
+                f"this process was forked inside a transaction on {path}, so it cannot use the file; "
+                "start the child by spawn, or fork outside of transactions"
+            )
+        gate = Gate(self.place.lock_path, self.place.mode)
+        has_sidecar = os.path.exists(self.place.lock_path)
+        with self._opening:
+            try:
+                self._enter(gate, deadline)
+                self._open_channels(create=create, deadline=deadline)
+            except NotAQueue:
+                if not has_sidecar:
+                    os.unlink(self.place.lock_path)
+                raise
+            finally:
+                gate.close()
+
+    def _open_channels(self, *, create: bool, deadline: float) -> None:
+        try:
+            for channel in (self.writer, self.reader):
+                if channel.connection is None:
+                    opening.open_channel(channel, self.place, self._clock, create=create, deadline=deadline)
+                    self._recognise(channel)
+                    if channel is self.writer and channel.connection is not None:
+                        self._equip(channel.connection)
+        except CannotOpen as exc:
+            if self._identity is not None:
+                raise self._lost(f"cannot be opened again ({exc.reason})") from exc
+            raise
+        except BaseException:
+            if self._identity is None:  # the very first opening: nothing may stay open of it
+                for channel in (self.reader, self.writer):
+                    channel.close(lambda connection: connection.close())
+            raise
+
+    def _recognise(self, channel: Channel) -> None:
+        """Make sure that a file that is opened again is the one of before."""
+        if self._identity is None:
+            self._identity = channel.tripwire.file
+        elif channel.tripwire.file != self._identity:
+            raise self._lost("was replaced while no connection was open")
+
+    def _lost(self, how: str, *, committed: bool = False) -> StorageLost:
+        """Give the handle up: closing a connection now could checkpoint into a file that is not ours."""
+        self._lost_reason = f"{self.place.path} {how}"
+        for channel in (self.writer, self.reader):
+            abandon(channel.connection)
+            channel.connection = None
+        return StorageLost(self._lost_reason, committed=committed)
+
+    def _enter(self, gate: Gate, deadline: float) -> None:
+        try:
+            gate.enter(deadline)
+        except OSError as exc:
+            if self._identity is not None:
+                raise self._lost(f"has lost its lock file ({exc.strerror})") from exc
+            raise CannotOpen(self.place.path, f"no lock file can be made beside it: {exc.strerror}") from exc
+
+    def _let_go(self, close: Callable[[apsw.Connection], None], deadline: float) -> None:
+        """Close both connections under the gate; what cannot be closed is abandoned."""
+        try:
+            if self._pid == os.getpid() and self._lost_reason is None:
+                self._enter(self.gate, deadline)
+                for channel in (self.reader, self.writer):
+                    channel.close(close)
+        except (apsw.Error, LiteQueueError) as exc:
+            _log.warning("closing %s: %s", self.place.path, exc)
+        finally:
+            self.gate.close()

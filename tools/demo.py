@@ -1,0 +1,238 @@
+"""The main job, on real input: hash every file of a folder, and lose nothing when a worker is killed.
+
+    python tools/demo.py [FOLDER]
+
+One job a file; four worker processes hash them; one of them is killed with SIGKILL while it holds leases, maintenance
+takes its jobs back, and the others do them. At the end every digest is computed again and compared. Exits with 1 when
+a file was not done, or its digest is wrong. Needs nothing but Python: the environment is made when it is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+    from multiprocessing.synchronize import Event
+
+    import litequeue
+
+ROOT = Path(__file__).resolve().parent.parent
+KIND = "file:hash"
+WORKERS = 4
+BATCH = 8
+LEASE_S = 2.0
+"""Short, so that the killed worker's jobs come back while you watch; a worker that lives extends its leases."""
+IDLE_S = 0.02
+CHUNK_BYTES = 1 << 22
+PAGE = 1000
+PATIENCE_S = 60.0
+"""Without any progress for so long, the demo gives up."""
+
+
+def main() -> int:
+    """Run the demo; return the exit status."""
+    parser = argparse.ArgumentParser(description="Hash every file of a folder through a queue, and kill a worker.")
+    parser.add_argument("folder", nargs="?", type=Path, default=ROOT, help="the folder (default: the repository)")
+    folder: Path = parser.parse_args().folder.resolve()
+    if not folder.is_dir():
+        parser.error(f"there is no folder {folder}")
+    files = sorted(files_of(folder))
+    if not files:
+        print(f"{folder} has no files: nothing to do")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="litequeue-demo-") as place:
+        return run(folder, files, Path(place) / "demo.queue")
+
+
+def files_of(folder: Path) -> Iterator[bytes]:
+    """Yield every ordinary file below a folder, by its relative path; hidden folders (`.git`, `.venv`) are left out.
+
+    Paths are bytes, since a file's name need not be text.
+    """
+    for parent, folders, names in os.walk(os.fsencode(folder)):
+        folders[:] = [name for name in folders if not name.startswith(b".") and name != b"__pycache__"]
+        for name in names:
+            path = os.path.join(parent, name)  # noqa: PTH118 - bytes
+            if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114 - bytes
+                yield os.path.relpath(path, os.fsencode(folder))
+
+
+def run(folder: Path, files: list[bytes], database: Path) -> int:
+    """Enqueue, work, kill, recover, check; return the exit status."""
+    import litequeue  # noqa: PLC0415 - exists once the environment is made
+
+    with litequeue.open(database) as queue:
+        queue.set("backoff_base", 0.2, kind=KIND)
+        queue.enqueue_many(litequeue.NewJob(KIND, path) for path in files)
+        print(f"{len(files)} files of {folder}, one job each; {WORKERS} workers, one of them to be killed")
+        maintenance = subprocess.Popen(
+            [sys.executable, "-m", "litequeue", "--db", str(database), "maintain", "--every", "0.2"],
+            stdout=subprocess.DEVNULL,
+        )
+        started = time.monotonic()
+        try:
+            killed_with = work_off(queue, folder, len(files))
+        finally:
+            maintenance.terminate()
+            maintenance.wait()
+        return report(queue, folder, files, killed_with, time.monotonic() - started)
+
+
+def work_off(queue: litequeue.Queue, folder: Path, total: int) -> int:
+    """Let the workers drain the queue and kill one on the way; return how many leases it held."""
+    context = multiprocessing.get_context("spawn")
+    stop = context.Event()
+    ours, theirs = context.Pipe()
+    victim = context.Process(target=hold, args=(queue.path, theirs), daemon=True)
+    victim.start()
+    held: int = ours.recv()
+    workers: list[BaseProcess] = [
+        context.Process(target=work, args=(queue.path, folder, stop), daemon=True) for _ in range(WORKERS - 1)
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        follow(queue, victim, total)
+    finally:
+        stop.set()
+        victim.kill()
+        for worker in workers:
+            worker.join()
+    return held
+
+
+def follow(queue: litequeue.Queue, victim: BaseProcess, total: int) -> None:
+    """Show the drain until nothing is left to do; kill the victim when a quarter is done or nothing else is left."""
+    import click  # noqa: PLC0415 - exists once the environment is made
+    from litequeue import JobState  # noqa: PLC0415 - the same
+
+    ended = 0
+    moved_at = time.monotonic()
+    with click.progressbar(length=total, label="hashing", file=sys.stderr) as bar:
+        while ended < total:
+            counts = queue.stats().counts
+            now_ended = counts[JobState.COMPLETED] + counts[JobState.DEAD]
+            if now_ended > ended:
+                bar.update(now_ended - ended)
+                ended, moved_at = now_ended, time.monotonic()
+            is_idle = counts[JobState.PENDING] == 0
+            if victim.exitcode is None and (ended * 4 >= total or is_idle):
+                victim.kill()  # SIGKILL: no farewell, its leases stay behind
+                victim.join()
+            if time.monotonic() - moved_at > PATIENCE_S:
+                print(f"\nno progress for {PATIENCE_S:g} s: giving up", file=sys.stderr)
+                return
+            time.sleep(IDLE_S)
+
+
+def hold(path: str, pipe: Connection) -> None:
+    """Be the victim: lease a batch, say so, and sit on it until the end comes."""
+    import litequeue  # noqa: PLC0415 - in the spawned process
+
+    queue = litequeue.open(path, create=False)
+    leases = queue.lease_many(BATCH, [KIND], ttl=LEASE_S)
+    pipe.send(len(leases))
+    pipe.recv()
+
+
+def work(path: str, folder: Path, stop: Event) -> None:
+    """Be a worker: lease, hash, complete, until told to stop."""
+    import litequeue  # noqa: PLC0415 - in the spawned process
+
+    with litequeue.open(path, create=False) as queue:
+        while not stop.is_set():
+            leases = queue.lease_many(BATCH, [KIND], ttl=LEASE_S)
+            if not leases:
+                stop.wait(IDLE_S)
+            for lease in leases:
+                do_one(queue, lease, leases, folder)
+
+
+def do_one(queue: litequeue.Queue, lease: litequeue.Lease, batch: list[litequeue.Lease], folder: Path) -> None:
+    """Hash one file and say so; keep the whole batch alive while a large file takes its time."""
+    from litequeue import LeaseConflict  # noqa: PLC0415 - in the spawned process
+
+    digest = hashlib.sha256()
+    beat_at = time.monotonic()
+    try:
+        relative = lease.payload
+        assert isinstance(relative, bytes)  # noqa: S101 - for the type checker: `run` enqueued it
+        with (folder / os.fsdecode(relative)).open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+                if time.monotonic() - beat_at > LEASE_S / 4:
+                    queue.extend_many(batch[batch.index(lease) :])
+                    beat_at = time.monotonic()
+        lease.complete(digest.hexdigest())
+    except OSError as exc:
+        lease.fail(f"{type(exc).__name__}: {exc}")
+    except LeaseConflict as exc:
+        print(f"\na lease was lost, another worker has the job: {exc}", file=sys.stderr)
+
+
+def report(queue: litequeue.Queue, folder: Path, files: list[bytes], killed_with: int, seconds: float) -> int:
+    """Print the closing table and what is wrong; return the exit status."""
+    from litequeue import JobState  # noqa: PLC0415 - exists once the environment is made
+
+    done: dict[bytes, object] = {}
+    leases = recovered = 0
+    for job in jobs_of(queue):
+        leases += job.lease_generation
+        if job.state is JobState.COMPLETED and isinstance(job.payload, bytes):
+            done[job.payload] = job.result
+            recovered += job.reaps > 0
+    problems = [f"not done: {os.fsdecode(path)}" for path in files if path not in done]
+    problems += [f"wrong digest: {os.fsdecode(path)}" for path in done if done[path] != digest_of(folder, path)]
+    if recovered < killed_with:
+        problems.append(f"the killed worker held {killed_with} jobs, only {recovered} were recovered and done")
+    rows = {
+        "jobs": len(files),
+        "leases": leases,
+        "recovered": recovered,
+        "dead": queue.stats().counts[JobState.DEAD],
+        "jobs/s": f"{len(done) / seconds:.0f}",
+    }
+    print()
+    for name, value in rows.items():
+        print(f"{name:>10}  {value}")
+    for problem in problems[:20]:
+        print(f"WRONG: {problem}", file=sys.stderr)
+    verdict = "every file was done and every digest is right" if not problems else f"{len(problems)} problems"
+    print(f"\n{verdict} (one worker was killed with {killed_with} leases in its hands)")
+    return 1 if problems else 0
+
+
+def jobs_of(queue: litequeue.Queue) -> Iterator[litequeue.Job]:
+    """Yield every job of the queue, a page at a time."""
+    page = queue.list(limit=PAGE)
+    while page:
+        yield from page
+        page = queue.list(limit=PAGE, after=page[-1])
+
+
+def digest_of(folder: Path, relative: bytes) -> str | None:
+    """Hash a file for the comparison, or return `None` when it cannot be read any more."""
+    try:
+        with (folder / os.fsdecode(relative)).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+if __name__ == "__main__":
+    environment.ensure()
+    sys.exit(main())
