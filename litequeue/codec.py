@@ -41,6 +41,8 @@ def encode(value: object, what: str = "payload") -> bytes:
         packed: bytes = msgpack.packb(value, datetime=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise PayloadError(f"{what} cannot be stored: {_culprit(value)}") from exc
+    if len(packed) > _MAX_DEPTH and isinstance(value, (list, tuple, dict)) and not _unpacks(packed):
+        raise PayloadError(f"{what} cannot be stored: nested too deep")
     return _PREFIX + packed
 
 
@@ -166,6 +168,17 @@ def _culprit(value: object, path: str = "$", depth: int = 0) -> str:
             if not _packs(item):
                 return _culprit(item, f"{path}[{index}]", depth + 1)
     return f"{_reason(value)} at {path[:MAX_DETAIL_BYTES]!a}"
+
+
+def _unpacks(packed: bytes) -> bool:
+    """Tell whether the reader's stack takes it: msgpack packs deeper than it unpacks. A level has a byte at least."""
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(packed)
+    try:
+        unpacker.skip()
+    except ValueError:
+        return False
+    return True
 
 
 def _packs(value: object) -> bool:

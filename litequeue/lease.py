@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from litequeue.sqlite.transaction import Transaction
 
 Duration = float | timedelta
+Fence = tuple[str, int, int, bytes, str, int]
+"""What a lease's every write must match: scope, priority, `created_at`, job id, worker, generation."""
 
 
 class Holder(Protocol):
@@ -140,7 +142,7 @@ class Lease:
         return codec.decode(self._encoded_payload, self.job_id)
 
     @property
-    def fence(self) -> tuple[str, int, int, bytes, str, int]:
+    def fence(self) -> Fence:
         """The full key, the worker and the generation: what every statement on the job must match."""
         return (
             self._stored_scope,
@@ -150,6 +152,11 @@ class Lease:
             self.worker_id,
             self.lease_generation,
         )
+
+    def checkpointed(self, continuation: bytes, deadline_us: int) -> None:
+        """Remember a checkpoint that has been committed."""
+        self.continuation = continuation
+        self.deadline_us = deadline_us
 
     def extend(self, ttl: Duration | None = None) -> None:
         """Prolong the lease: it now lapses `ttl` seconds from now; `None` repeats the lease's own time (V4).

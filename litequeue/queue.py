@@ -22,11 +22,10 @@ from litequeue.clock import Clock, SystemClock
 from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Lease
 from litequeue.model import ANY, Scope, storable_scope
-from litequeue.sqlite import leasing, opening, reading, settling, upkeep
+from litequeue.sqlite import leasing, opening, reading, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.leasing import Rhythm, Wish
 from litequeue.sqlite.reader import Reader
-from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.store import Durability, Store
 from litequeue.sqlite.transaction import Transaction
 from litequeue.sqlite.verbs import ManyScopes, Verbs
@@ -129,8 +128,8 @@ class Queue(Verbs):
         Raises:
             UsageError: this thread has a transaction open on it.
         """
+        self._store.close()
         self._finalizer.detach()
-        _close(self._store)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -168,10 +167,12 @@ class Queue(Verbs):
 
     def reap_expired(self) -> int:
         """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""
+        self._store.refuse_inside()
         return self._in_steps(upkeep.has_lapsed, partial(upkeep.reap, limit=upkeep.STEP))
 
     def promote_due(self, scope: ManyScopes = ANY) -> int:
         """Make every due job ready; return how many were moved (V11)."""
+        self._store.refuse_inside()
         return sum(
             self._in_steps(partial(upkeep.has_due, scope=name), partial(upkeep.promote, scope=name, limit=upkeep.STEP))
             for name in self._scopes(scope)
@@ -179,6 +180,7 @@ class Queue(Verbs):
 
     def expire_overdue(self, scope: ManyScopes = ANY) -> int:
         """Bury every waiting job that can no longer start in time; return how many (V11)."""
+        self._store.refuse_inside()
         return sum(
             self._in_steps(
                 partial(upkeep.has_overdue, scope=name), partial(upkeep.expire, scope=name, limit=upkeep.STEP)
@@ -188,6 +190,7 @@ class Queue(Verbs):
 
     def prune(self) -> int:
         """Remove every finished job whose retention is over; return how many (V11)."""
+        self._store.refuse_inside()
         removed = 0
         after = None
         while True:
@@ -200,6 +203,7 @@ class Queue(Verbs):
 
     def pull_in(self) -> int:
         """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
+        self._store.refuse_inside()
         return sum(
             self._do(partial(upkeep.pull_in, scope=name), durable=False)
             for name in self._scopes(ANY)
@@ -211,6 +215,7 @@ class Queue(Verbs):
 
         Returns the pages that are left in it, because a reader still needs them or has kept it from being cut.
         """
+        self._store.refuse_inside()
         return self._store.checkpoint(WAL_TRUNCATE_BYTES)
 
     def reaper_interval(self) -> float:
@@ -225,6 +230,7 @@ class Queue(Verbs):
             return work(reader)
 
     def _lease(self, wish: Wish) -> list[Lease]:
+        self._store.refuse_inside()
         if self._was_idle and not self._look(lambda reader: reading.may_lease(reader, wish.scope, wish.kinds)):
             return []
         while True:
@@ -248,28 +254,10 @@ class Queue(Verbs):
         return moved
 
 
-def _close(store: Store) -> None:
-    """Release what the handle holds, then let go of the file."""
-    if store.is_mine():
-        raise UsageError("this thread has a transaction open on this queue: close it after the transaction")
-    if store.is_usable and (store.held or store.holder_id is not None):
-        try:
-            store.write(lambda context: _give_back(context, store), durable=False)
-        except LiteQueueError as exc:
-            _log.warning("leases of %s were not released at its close; they will lapse: %s", store.place.path, exc)
-    store.close()
-
-
-def _give_back(context: Context, store: Store) -> None:
-    settling.release(context, list(store.held.values()), 0)
-    if store.holder_id is not None:
-        context.write(SQL.holder_remove, (store.holder_id,))
-
-
 def _close_at_exit(store: Store) -> None:
     """Close a handle that nobody has closed: at its garbage collection, or at the end of the process."""
     store.hurry(_EXIT_TIMEOUT_S)
     try:
-        _close(store)
+        store.close()
     except LiteQueueError as exc:
         _log.warning("%s was not closed: %s", store.place.path, exc)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import litequeue
 
 ROOT = Path(__file__).resolve().parent.parent
+LEFT_OUT = {b".git", b".venv", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pytest_cache", b".hypothesis"}
 KIND = "file:hash"
 WORKERS = 4
 BATCH = 8
@@ -59,12 +60,12 @@ def main() -> int:
 
 
 def files_of(folder: Path) -> Iterator[bytes]:
-    """Yield every ordinary file below a folder, by its relative path; hidden folders (`.git`, `.venv`) are left out.
+    """Yield every ordinary file below a folder, by its relative path, but for what tools keep there (`.git`, caches).
 
     Paths are bytes, since a file's name need not be text.
     """
     for parent, folders, names in os.walk(os.fsencode(folder)):
-        folders[:] = [name for name in folders if not name.startswith(b".") and name != b"__pycache__"]
+        folders[:] = [name for name in folders if name not in LEFT_OUT]
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118 - bytes
             if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114 - bytes
@@ -78,7 +79,7 @@ def run(folder: Path, files: list[bytes], database: Path) -> int:
     with litequeue.open(database) as queue:
         queue.set("backoff_base", 0.2, kind=KIND)
         queue.enqueue_many(litequeue.NewJob(KIND, path) for path in files)
-        print(f"{len(files)} files of {folder}, one job each; {WORKERS} workers, one of them to be killed")
+        print(f"{counted(len(files), 'file')} of {folder}, one job each; {WORKERS} workers, one of them to be killed")
         maintenance = subprocess.Popen(
             [sys.executable, "-m", "litequeue", "--db", str(database), "maintain", "--every", "0.2"],
             stdout=subprocess.DEVNULL,
@@ -118,6 +119,7 @@ def work_off(queue: litequeue.Queue, folder: Path, total: int) -> int:
 def follow(queue: litequeue.Queue, victim: BaseProcess, total: int) -> None:
     """Show the drain until nothing is left to do; kill the victim when a quarter is done or nothing else is left."""
     import click  # noqa: PLC0415 - exists once the environment is made
+
     from litequeue import JobState  # noqa: PLC0415 - the same
 
     ended = 0
@@ -204,15 +206,15 @@ def report(queue: litequeue.Queue, folder: Path, files: list[bytes], killed_with
         "leases": leases,
         "recovered": recovered,
         "dead": queue.stats().counts[JobState.DEAD],
-        "jobs/s": f"{len(done) / seconds:.0f}",
+        "jobs/s": f"{len(done) / seconds:.1f}",
     }
     print()
     for name, value in rows.items():
         print(f"{name:>10}  {value}")
     for problem in problems[:20]:
         print(f"WRONG: {problem}", file=sys.stderr)
-    verdict = "every file was done and every digest is right" if not problems else f"{len(problems)} problems"
-    print(f"\n{verdict} (one worker was killed with {killed_with} leases in its hands)")
+    verdict = counted(len(problems), "problem") if problems else "every file was done and every digest is right"
+    print(f"\n{verdict} (one worker was killed with {counted(killed_with, 'lease')} in its hands)")
     return 1 if problems else 0
 
 
@@ -222,6 +224,11 @@ def jobs_of(queue: litequeue.Queue) -> Iterator[litequeue.Job]:
     while page:
         yield from page
         page = queue.list(limit=PAGE, after=page[-1])
+
+
+def counted(number: int, noun: str) -> str:
+    """Return "1 file", "2 files"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def digest_of(folder: Path, relative: bytes) -> str | None:

@@ -36,10 +36,18 @@ class Channel:
             QueueBusy: another thread had it all the time.
             UsageError: this thread has it already: a verb of the handle inside its own transaction.
         """
+        self.refuse_inside()
         if not self.take_if_free(deadline):
-            if self._owner == threading.get_ident():
-                raise UsageError("this thread has a transaction open on this queue: inside it, use the verbs of tx")
             raise QueueBusy(f"another thread of this process kept {self._path} busy")
+
+    def refuse_inside(self) -> None:
+        """Refuse a verb of the queue inside this thread's own transaction.
+
+        Raises:
+            UsageError: this thread has its turn already.
+        """
+        if self.is_mine():
+            raise UsageError("this thread has a transaction open on this queue: inside it, use the verbs of tx")
 
     def take_if_free(self, deadline: float) -> bool:
         """Wait for this thread's turn; tell whether it was had. Never waits for the thread itself."""

@@ -29,20 +29,13 @@ class DeadLetter(NamedTuple):
     reason: str
 
 
-class Renewal(NamedTuple):
-    """What a lease object is to remember once the transaction has committed."""
-
-    lease: Lease
-    deadline_us: int
-    continuation: bytes | None
-
-
 class Marks(NamedTuple):
     """How far the lists of a context had grown at a savepoint."""
 
     leases: int
     settled: int
-    renewals: int
+    after_commit: int
+    dropped: int
     dead_letters: int
     holder_id: int | None
     settings: Settings
@@ -54,10 +47,10 @@ class Context(Reader):
     __slots__ = (
         "_holder_id",
         "_new_holder",
+        "after_commit",
         "dead_letters",
         "dropped",
         "leases",
-        "renewals",
         "room",
         "settled",
     )
@@ -77,9 +70,10 @@ class Context(Reader):
         """Taken here: the handle holds them once this has committed."""
         self.settled: list[Lease] = []
         """Ended here: the handle forgets them once this has committed."""
-        self.renewals: list[Renewal] = []
+        self.after_commit: list[Callable[[], None]] = []
+        """What objects in memory are to hear once this has committed."""
         self.dropped: list[Lease] = []
-        """Found to be held no longer: forgotten whatever becomes of this transaction."""
+        """Found to be held no longer: forgotten once this has committed, or when it was a single verb that failed."""
         self.dead_letters: list[DeadLetter] = []
 
     @property
@@ -120,7 +114,8 @@ class Context(Reader):
         return Marks(
             len(self.leases),
             len(self.settled),
-            len(self.renewals),
+            len(self.after_commit),
+            len(self.dropped),
             len(self.dead_letters),
             self._holder_id,
             self.settings,
@@ -131,7 +126,8 @@ class Context(Reader):
         _void(self.leases[marks.leases :])
         del self.leases[marks.leases :]
         del self.settled[marks.settled :]
-        del self.renewals[marks.renewals :]
+        del self.after_commit[marks.after_commit :]
+        del self.dropped[marks.dropped :]
         del self.dead_letters[marks.dead_letters :]
         self._holder_id = marks.holder_id
         self.settings = marks.settings

@@ -12,7 +12,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -57,6 +58,8 @@ class Handle:
         self._opening = threading.Lock()
         self._pid = os.getpid()
         self._is_closed = False
+        self._closing = threading.Lock()
+        self._closer: int | None = None
         self._lost_reason: str | None = None
         self._identity: Identity | None = None
         self._is_forking_safely = False
@@ -79,7 +82,7 @@ class Handle:
             QueueClosed, StorageLost: the handle is of no more use.
             UsageError: this process was forked inside a transaction.
         """
-        if self._is_closed:
+        if self._is_closed or self._closer not in (None, threading.get_ident()):
             raise QueueClosed(f"this handle on {self.place.path} is closed")
         if self._lost_reason is not None:
             raise StorageLost(self._lost_reason)
@@ -108,6 +111,16 @@ class Handle:
         """
         if channel.tripwire.is_tripped():
             raise self._lost("was replaced or removed underneath", committed=committed)
+
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Let in no verb but this thread's last ones, until the handle is closed or its closing has failed."""
+        with self._closing:
+            self._closer = threading.get_ident()
+            try:
+                yield
+            finally:
+                self._closer = None
 
     def close(self) -> None:
         """Close both connections; idempotent.
@@ -163,6 +176,8 @@ class Handle:
             abandon(channel.connection)
             channel.start_afresh()
         self._opening = threading.Lock()
+        self._closing = threading.Lock()
+        self._closer = None
         self.gate.close()
         self._start_afresh()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from litequeue import codec, rules
@@ -198,6 +199,6 @@ def attempt(context: Context, wish: Wish, holder: Holder, rhythm: Rhythm) -> Att
     after, when nothing was ready (contract §3).
     """
     if rhythm.is_due(wish.scope, context.lease_now) and upkeep.step(context, wish.scope) < upkeep.STEP:
-        rhythm.done(wish.scope, context.lease_now)
+        context.after_commit.append(partial(rhythm.done, wish.scope, context.lease_now))
     leases = lease(context, wish, holder)
     return Attempt(leases, 0 if leases else upkeep.step(context, wish.scope))

@@ -47,6 +47,11 @@ class Row(NamedTuple):
         return self[:5]
 
     @property
+    def fence(self) -> tuple[str, int, int, bytes, str | None, int]:
+        """What a lease of this row would have to match."""
+        return (self.scope, self.priority, self.created_at, self.job_id, self.worker_id, self.lease_generation)
+
+    @property
     def uuid(self) -> UUID:
         """The id as callers see it."""
         return UUID(bytes=self.job_id)

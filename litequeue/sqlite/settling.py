@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from uuid import UUID
+from functools import partial
 
 from litequeue import rules
 from litequeue.errors import LeaseConflict, UsageError
-from litequeue.lease import Lease
+from litequeue.lease import Fence, Lease
 from litequeue.model import JobState, Transition
 from litequeue.rules import Move
 from litequeue.sqlite import moves
-from litequeue.sqlite.context import Context, Renewal
+from litequeue.sqlite.context import Context
 from litequeue.sqlite.enqueueing import check_size
 from litequeue.sqlite.rows import Row
 from litequeue.sqlite.statements import SQL
@@ -26,20 +26,20 @@ from litequeue.sqlite.statements import SQL
 def held(context: Context, leases: Sequence[Lease]) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
     """Find the rows that these leases still hold, and why the others do not."""
     conflicts: list[LeaseConflict] = []
-    claims: dict[UUID, Lease] = {}
+    claims: dict[Fence, Lease] = {}
     for lease in leases:
         if not isinstance(lease, Lease):
             raise UsageError.of("lease", lease, "a Lease")
         if lease.is_void:
             conflicts.append(_conflict(lease, "the transaction that took it did not commit"))
-        elif lease.job_id in claims:
+        elif lease.fence in claims:
             conflicts.append(_conflict(lease, "it is in this batch twice"))
         else:
-            claims[lease.job_id] = lease
-    rows = {row.uuid: row for row in context.each(SQL.held, [lease.fence for lease in claims.values()])}
+            claims[lease.fence] = lease
+    rows = {row.fence: row for row in context.each(SQL.held, list(claims))}
     kept: list[tuple[Lease, Row]] = []
-    for job_id, lease in claims.items():
-        row = rows.get(job_id)
+    for fence, lease in claims.items():
+        row = rows.get(fence)
         if row is None:
             conflicts.append(_conflict(lease, _why_not_held(context, lease)))
             context.dropped.append(lease)
@@ -53,13 +53,16 @@ def held(context: Context, leases: Sequence[Lease]) -> tuple[list[tuple[Lease, R
 def extend(context: Context, leases: Sequence[Lease], ttl_us: int | None) -> list[LeaseConflict]:
     """Let each lease lapse its own time, or `ttl_us`, from now."""
     kept, conflicts = held(context, leases)
-    bindings = []
-    for lease, _ in kept:
-        deadline_us = context.lease_now + (lease.ttl_us if ttl_us is None else ttl_us)
-        bindings.append((deadline_us, context.now, *lease.fence))
-        context.renewals.append(Renewal(lease, deadline_us, lease.continuation))
-    if bindings:
+    deadlines = [(lease, context.lease_now + (lease.ttl_us if ttl_us is None else ttl_us)) for lease, _ in kept]
+    if deadlines:
+        bindings = [(deadline_us, context.now, *lease.fence) for lease, deadline_us in deadlines]
         context.write_exactly(SQL.extend, bindings)
+
+    def tell() -> None:
+        for lease, deadline_us in deadlines:
+            lease.deadline_us = deadline_us
+
+    context.after_commit.append(tell)
     return conflicts
 
 
@@ -73,7 +76,7 @@ def checkpoint(
         deadline_us = context.lease_now + lease.ttl_us
         context.write_exactly(SQL.checkpoint, [(deadline_us, context.now, *lease.fence)])
         context.write(SQL.continuation_put, (lease.job_id.bytes, continuation, progress, note))
-        context.renewals.append(Renewal(lease, deadline_us, continuation))
+        context.after_commit.append(partial(lease.checkpointed, continuation, deadline_us))
     return conflicts
 
 
@@ -123,6 +126,12 @@ def fail(
 def release(context: Context, leases: Sequence[Lease], delay_us: int) -> list[LeaseConflict]:
     """Give jobs back untouched."""
     return _settle_each(context, leases, lambda row: rules.release(row, context.now, delay_us=delay_us))
+
+
+def give_back(context: Context, fences: Sequence[Fence]) -> None:
+    """Release what a handle still holds as it closes; what it no longer holds is passed over."""
+    rows = context.each(SQL.held, list(fences))
+    moves.apply(context, [(row, rules.release(row, context.now, delay_us=0)) for row in rows])
 
 
 def _settle_each(context: Context, leases: Sequence[Lease], decide: Callable[[Row], Move]) -> list[LeaseConflict]:

@@ -11,17 +11,17 @@ import logging
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, cast
 from uuid import UUID
 
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import OutcomeUnknown, QueueBusy
-from litequeue.lease import Lease
-from litequeue.sqlite import authority, opening
+from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy
+from litequeue.lease import Fence, Lease
+from litequeue.sqlite import authority, opening, schema, settling
 from litequeue.sqlite.connection import CHECKPOINT_PAGES, pragma
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.failures import translate
@@ -29,9 +29,12 @@ from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.handle import Handle
 from litequeue.sqlite.opening import Place
 from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
 
 T = TypeVar("T")
+SQLValue = None | int | float | str | bytes
+Parameters = Sequence[SQLValue] | Mapping[str, SQLValue]
 Durability = Literal["full", "enqueue", "normal"]
 
 _FULL, _NORMAL = "FULL", "NORMAL"
@@ -46,7 +49,7 @@ class Store:
     def __init__(self, place: Place, durability: Durability, busy_timeout: float, clock: Clock) -> None:
         self.place = place
         self.clock = clock
-        self.held: dict[UUID, Lease] = {}
+        self.held: dict[UUID, Fence] = {}
         """The leases that this handle took and has not ended; closing must not scan all leases."""
         self._durability = durability
         self._room = Room(place.folder)
@@ -55,6 +58,7 @@ class Store:
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._is_guarding = False
+        self._has_altered = False
         self._handle = Handle(place, clock, busy_timeout, equip=self._equip, start_afresh=self._start_afresh)
         self._writer = self._handle.writer
         self._reader = self._handle.reader
@@ -73,6 +77,7 @@ class Store:
             result = work(context)
         except BaseException as exc:
             self.rollback(context)
+            self._forget(context.dropped)
             if isinstance(exc, apsw.Error):
                 raise self.translated(exc) from exc
             raise
@@ -136,17 +141,19 @@ class Store:
         except apsw.Error as exc:
             raise self.translated(exc) from exc
         finally:
-            self._forget(context.dropped)
             self._end()
 
-    @contextmanager
-    def guarded(self) -> Iterator[None]:
-        """While this is open, statements that are prepared are the caller's: no transaction control, no ATTACH."""
+    def run_guarded(self, context: Context, sql: str, parameters: Parameters) -> list[Values]:
+        """Run the caller's own statements: no transaction control, no ATTACH, nothing on the queue's tables."""
         self._is_guarding = True
+        self._has_altered = False
         try:
-            yield
+            rows = context.connection.execute(sql, parameters, can_cache=False).fetchall()
         finally:
             self._is_guarding = False
+        if self._has_altered:  # SQLite does not say beforehand what a table is renamed to
+            schema.check(context.connection, self.place.path)
+        return cast("list[Values]", rows)
 
     # --- reading
 
@@ -180,6 +187,14 @@ class Store:
         """Whether this thread has the write transaction open just now."""
         return self._writer.is_mine()
 
+    def refuse_inside(self) -> None:
+        """Refuse a verb of the queue inside this thread's own transaction, also when it would find nothing to do.
+
+        Raises:
+            UsageError: this thread has a transaction open on this handle.
+        """
+        self._writer.refuse_inside()
+
     # --- upkeep of the file
 
     def checkpoint(self, truncate_bytes: int) -> int:
@@ -211,28 +226,25 @@ class Store:
 
     # --- the end
 
-    @property
-    def holder_id(self) -> int | None:
-        """This handle's number in the file, once it has leased."""
-        return self._holder_id
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether another verb can still work on this handle."""
-        return self._handle.is_usable
-
     def hurry(self, timeout_s: float) -> None:
         """Wait no longer than this for any lock from here on: the process is about to end."""
         self._handle.timeout_s = min(self._handle.timeout_s, timeout_s)
 
     def close(self) -> None:
-        """Close both connections; idempotent. What the handle still holds is the caller's to release first.
+        """Release what is still held and close both connections; idempotent. No verb comes between the two.
 
         Raises:
             QueueBusy: another thread is in a transaction for longer than `busy_timeout`.
             UsageError: this thread has a transaction open.
         """
-        self._handle.close()
+        self.refuse_inside()
+        with self._handle.closing():
+            if self._handle.is_usable and (self.held or self._holder_id is not None):
+                try:
+                    self.write(self._give_back, durable=False)
+                except LiteQueueError as exc:
+                    _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
+            self._handle.close()
 
     # --- inside
 
@@ -252,7 +264,7 @@ class Store:
             raise self.translated(exc) from exc
         try:
             self._handle.verify(self._writer)
-            reader = self._writer.agreement.reader(connection, self.clock)
+            reader = self._writer.agreement.writer(connection, self.clock)
             return Context(reader, self._holder_id, self._new_holder, self._room)
         except BaseException as exc:
             if connection.in_transaction:
@@ -289,17 +301,16 @@ class Store:
 
     def _remember(self, context: Context) -> None:
         for lease in context.leases:
-            self.held[lease.job_id] = lease
+            self.held[lease.job_id] = lease.fence
         self._forget(context.settled)
         self._forget(context.dropped)
-        for renewal in context.renewals:
-            renewal.lease.deadline_us = renewal.deadline_us
-            renewal.lease.continuation = renewal.continuation
+        for tell in context.after_commit:
+            tell()
         self._holder_id = context.known_holder_id
 
     def _forget(self, leases: list[Lease]) -> None:
         for lease in leases:
-            if self.held.get(lease.job_id) is lease:
+            if self.held.get(lease.job_id) == lease.fence:
                 del self.held[lease.job_id]
 
     def _end(self) -> None:
@@ -316,6 +327,11 @@ class Store:
         self._is_guarding = False
         self._holder_id = None
         self.held = {}
+
+    def _give_back(self, context: Context) -> None:
+        settling.give_back(context, list(self.held.values()))
+        if self._holder_id is not None:
+            context.write(SQL.holder_remove, (self._holder_id,))
 
     def _new_holder(self, context: Context) -> int:
         context.write(SQL.holder_add, (os.getpid(), platform.node(), context.now))
@@ -343,6 +359,8 @@ class Store:
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         """Say whether a statement may be prepared; only the caller's own are asked about."""
-        if self._is_guarding and authority.is_refused(action, first, second):
-            return apsw.SQLITE_DENY
+        if self._is_guarding:
+            self._has_altered |= action == apsw.SQLITE_ALTER_TABLE
+            if authority.is_refused(action, first, second):
+                return apsw.SQLITE_DENY
         return apsw.SQLITE_OK

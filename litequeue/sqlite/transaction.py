@@ -7,13 +7,13 @@ Leaves out: beginning and ending it (`store`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from litequeue.errors import UsageError
+from litequeue.errors import SchemaMismatch, UsageError
 from litequeue.lease import Holder, Lease
 from litequeue.model import ANY, Scope
 from litequeue.sqlite import leasing, settling, upkeep
@@ -23,10 +23,9 @@ from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.verbs import ManyScopes, Verbs
 
 if TYPE_CHECKING:
-    from litequeue.sqlite.store import Store
+    from litequeue.sqlite.store import Parameters, SQLValue, Store
 
 T = TypeVar("T")
-SQLValue = None | int | float | str | bytes
 
 
 class Transaction(Verbs):
@@ -44,26 +43,19 @@ class Transaction(Verbs):
         self._is_over = False
         self._given_up: str | None = None
 
-    def execute(
-        self, sql: str, parameters: Sequence[SQLValue] | Mapping[str, SQLValue] = ()
-    ) -> list[tuple[SQLValue, ...]]:
+    def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[SQLValue, ...]]:
         """Run the caller's own SQL (one statement or several) in this transaction; return all rows.
 
         Raises:
-            UsageError: transaction control, ATTACH, a pragma that sets something, or a write to the queue's tables.
+            UsageError: transaction control, ATTACH, a pragma that sets something, or a change to the queue's tables.
             apsw.Error: the statement itself is wrong, or breaks a constraint of the caller's tables; it is undone.
         """
-
-        def work(context: Context) -> list[tuple[SQLValue, ...]]:
-            with self._store.guarded():
-                return context.connection.execute(sql, parameters, can_cache=False).fetchall()
-
         try:
-            return self._do(work, durable=True)
-        except apsw.AuthError as exc:
+            return self._do(lambda context: self._store.run_guarded(context, sql, parameters), durable=True)
+        except (apsw.AuthError, SchemaMismatch) as exc:
             raise UsageError(
                 "inside transaction() your SQL cannot begin or end transactions, ATTACH, set pragmas "
-                f"or write to the queue's own tables: {sql!r}"
+                f"or change the queue's own tables: {sql!r}"
             ) from exc
 
     def check(self, lease: Lease) -> None:
