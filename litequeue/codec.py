@@ -106,23 +106,33 @@ def decode_events(encoded: bytes, job_id: UUID) -> list[Event]:
 
 
 def trimmed_events(encoded: bytes, more_bytes: int) -> bytes:
-    """Shorten a log that `more_bytes` no longer fit: the first event stays, the oldest others become a marker."""
-    pieces = [msgpack.packb(item) for item in _raw_events(encoded)]
-    first, rest = pieces[0], pieces[1:]
+    """Shorten a log that `more_bytes` no longer fit: the first event stays, the oldest others become a marker.
+
+    A log that cannot be read becomes a marker as a whole: it must not stand in its job's way.
+    """
+    try:
+        return _trimmed(_raw_events(encoded), more_bytes)
+    except Exception:  # noqa: BLE001 - msgpack raises many sorts; each means that the bytes are bad
+        return encode_event(0, Transition.TRUNCATED, f"{len(encoded)} bytes that could not be read")
+
+
+def _trimmed(events: list[list[Any]], more_bytes: int) -> bytes:
+    first, *rest = events
     dropped = 0
-    if rest and _is_marker(rest[0]):
-        dropped = int(msgpack.unpackb(rest.pop(0))[2].split()[0])
-    room = _KEPT_EVENTS_BYTES - len(first) - more_bytes
+    if rest and rest[0][1] == _CODES[Transition.TRUNCATED]:
+        dropped = int(rest.pop(0)[2].split()[0])
+    pieces: list[bytes] = [msgpack.packb(event) for event in (first, *rest)]
+    room = _KEPT_EVENTS_BYTES - len(pieces[0]) - more_bytes
     kept: list[bytes] = []
-    for piece in reversed(rest):
+    for piece in reversed(pieces[1:]):
         room -= len(piece)
         if room < 0:
             break
         kept.append(piece)
     dropped += len(rest) - len(kept)
-    at = msgpack.unpackb(kept[-1] if kept else first)[0]
+    at = rest[len(rest) - len(kept)][0] if kept else first[0]
     marker = encode_event(at, Transition.TRUNCATED, f"{dropped} events")
-    return b"".join([first, marker, *reversed(kept)])
+    return b"".join([pieces[0], marker, *reversed(kept)])
 
 
 def clip(text: str, most_bytes: int) -> str:
@@ -140,10 +150,6 @@ def _raw_events(encoded: bytes) -> list[list[Any]]:
     unpacker = msgpack.Unpacker(max_buffer_size=0)
     unpacker.feed(encoded)
     return list(unpacker)
-
-
-def _is_marker(piece: bytes) -> bool:
-    return bool(msgpack.unpackb(piece)[1] == _CODES[Transition.TRUNCATED])
 
 
 def _hashable_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:

@@ -72,8 +72,9 @@ def open(
         raise UsageError.of("durability", durability, f"one of {', '.join(_DURABILITIES)}")
     timeout_s = arguments.duration_us("busy_timeout", busy_timeout) / 1_000_000
     arguments.whole("mode", mode, 0o400, 0o777)
-    text = os.fsdecode(path)
-    if text in ("", ":memory:"):
+    given: object = path
+    text = os.fspath(given) if isinstance(given, os.PathLike) else given
+    if not isinstance(text, str) or text in ("", ":memory:"):
         raise UsageError.of("path", path, "the path of a file (a queue cannot live in memory)")
     place = opening.resolve(text, create=create, mode=mode, allow_network=allow_network)
     return Queue(Store(place, durability, timeout_s, clock or SystemClock()), scope)

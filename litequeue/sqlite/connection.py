@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import stat
 import time
-from urllib.parse import quote
 
 import apsw
 
@@ -54,21 +54,28 @@ def check_library(path: str) -> None:
         raise CannotOpen(path, f"SQLite {apsw.sqlite_lib_version()} has the WAL-reset bug; {least} or newer is needed")
 
 
-def connect(path: str, patience: Patience, *, create: bool, mode_of: str | None) -> apsw.Connection:
-    """Open a file, with the permissions of the file `mode_of` when it is created, and harden the connection.
+def make_file(path: str, mode: int) -> None:
+    """Make an empty file with no more than these permissions, without opening it, where the platform can.
+
+    Elsewhere SQLite makes it a moment later. The write-ahead log and the shared memory take over its permissions.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        os.mknod(path, mode | stat.S_IFREG)
+
+
+def connect(path: str, patience: Patience, *, create: bool) -> apsw.Connection:
+    """Open a file and harden the connection.
 
     Raises:
         CannotOpen: no such folder, no permission, a folder in its place, or absent without `create`.
     """
-    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI | (apsw.SQLITE_OPEN_CREATE if create else 0)
+    flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     try:
-        encoded = quote(path.encode("utf-8"))
+        path.encode("utf-8")
     except UnicodeEncodeError as exc:
         raise CannotOpen(path.encode("utf-8", "replace").decode(), "its name is not valid UTF-8") from exc
-    query = f"?modeof={quote(mode_of.encode('utf-8'))}" if mode_of is not None and os.name == "posix" else ""
-    slashes = "//" if os.name == "posix" else "///"
     try:
-        connection = apsw.Connection(f"file:{slashes}{encoded}{query}", flags, statementcachesize=_STATEMENTS)
+        connection = apsw.Connection(path, flags, statementcachesize=_STATEMENTS)
     except apsw.Error as exc:
         raise CannotOpen(path, why_not(path, create=create) or str(exc)) from exc
     try:

@@ -75,7 +75,9 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
         QueueFull: `max_bytes` is reached.
         DuplicateJob: an id of another scope or kind, or a key with `on_conflict="raise"`.
     """
-    _check_room(context, jobs)
+    for job in jobs:
+        check_size(context, job.payload, f"the payload of {job.kind}")
+    changes = context.connection.total_changes()
     fresh_ids = new_job_ids(context.now, len(jobs))
     results: list[Enqueued] = []
     plain: list[Insert] = []
@@ -88,6 +90,8 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
             plain = []
             results.append(_enqueue_named(context, job, job.job_id or fresh_id))
     insert(context, plain)
+    if context.connection.total_changes() > changes:
+        _check_room(context, sum(len(job.payload) for job in jobs))
     return results
 
 
@@ -102,19 +106,18 @@ def check_size(context: Context, encoded: bytes, what: str) -> None:
         raise PayloadError(f"{what} has {len(encoded):,} bytes encoded; max_payload allows {most:,}")
 
 
-def _check_room(context: Context, jobs: list[Encoded]) -> None:
-    more = 0
-    for job in jobs:
-        check_size(context, job.payload, f"the payload of {job.kind}")
-        more += len(job.payload)
+def _check_room(context: Context, stored_bytes: int) -> None:
+    """Hold what has just been written, and is not committed yet, against the limits; what raises is rolled back."""
     left = context.room.left_bytes()
-    if left is not None and more > left:
-        raise QueueFull(f"{more:,} bytes more would touch the {FREE_SPACE_RESERVE_BYTES:,} kept free on the disk")
+    if left is not None and stored_bytes > left:
+        raise QueueFull(
+            f"{stored_bytes:,} bytes more would touch the {FREE_SPACE_RESERVE_BYTES:,} kept free on the disk"
+        )
     most = context.settings.max_bytes
     if most is not None:
-        used = context.all(SQL.pages_used)[0][0]
-        if used + more > most:
-            raise QueueFull(f"the queue uses {used:,} bytes, {more:,} more would pass max_bytes ({most:,})")
+        used: int = context.all(SQL.pages_used)[0][0]
+        if used > most:
+            raise QueueFull(f"the queue would use {used:,} bytes; max_bytes allows {most:,}")
 
 
 def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:

@@ -62,7 +62,7 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
         raise CannotOpen(place.path, reason)
     if verdict == "unknown":
         warnings.warn(
-            f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=4
+            f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=3
         )
     reason_not = connections.why_not(place.path, create=create)
     if reason_not is not None:
@@ -77,7 +77,12 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
         CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, QueueBusy: see contract §6.
     """
     channel.patience.deadline = deadline
-    connection = connections.connect(place.path, channel.patience, create=create, mode_of=place.lock_path)
+    is_absent = create and not os.path.lexists(place.path)
+    if is_absent:
+        connections.make_file(place.path, place.mode)
+    connection = connections.connect(place.path, channel.patience, create=create)
+    if is_absent:  # by name: opening the file here would drop SQLite's locks (DESIGN §3)
+        os.chmod(place.path, place.mode)
     try:
         try:
             if schema.is_new(connection, place.path):

@@ -6,11 +6,13 @@ touches at most `limit` jobs and is safe beside everything else; repeating it un
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from litequeue import codec, rules
+from litequeue.errors import RecordError
 from litequeue.model import JobState
 from litequeue.settings import Settings
 from litequeue.sqlite import moves
@@ -72,11 +74,8 @@ def pull_in(context: Context, scope: str) -> int:
     """Shorten the back-offs of a scope that a backward step of the wall clock made longer (§5)."""
     pulled = 0
     for row in _rows(context, SQL.distant, scope, context.now + _least_cap_us(context.settings)):
-        found = context.one(SQL.events, *row.key)
-        events = codec.decode_events(found[0] if found else b"", row.uuid)
-        set_at = max((event.at for event in events), default=0)
         old_gate = row.not_before or 0
-        gate = rules.pulled_in(old_gate, set_at, context.now)
+        gate = rules.pulled_in(old_gate, _last_event_at(context, row), context.now)
         if gate is not None and gate < old_gate:
             context.write_exactly(SQL.regate, [(gate, *row.key, row.lease_generation)])
             pulled += 1
@@ -143,6 +142,14 @@ def prune(context: Context, found: list[Row]) -> int:
     over = [row for row in rows if _is_over(context, row)]
     moves.remove(context, over)
     return len(over)
+
+
+def _last_event_at(reader: Reader, row: Row) -> int:
+    """Return when a job's last event was logged, by the wall clock of then; 0 when its log cannot be read."""
+    with contextlib.suppress(RecordError):
+        events = codec.decode_events(reader.all(SQL.events, *row.key)[0][0], row.uuid)
+        return max((event.at for event in events), default=0)
+    return 0
 
 
 def _reaped(context: Context, row: Row) -> rules.Move:
