@@ -28,6 +28,7 @@ _CODES = {transition: code for code, transition in enumerate(_TRANSITIONS)}
 _KEPT_EVENTS_BYTES = 3072
 """Trimming goes below the limit by a quarter, so that it is paid once in many events."""
 _MAX_DEPTH = 500
+"""Levels that msgpack surely packs and unpacks; beyond it the two ways differ, and each value is tried."""
 
 
 def encode(value: object, what: str = "payload") -> bytes:
@@ -102,7 +103,8 @@ def decode_events(encoded: bytes, job_id: UUID) -> list[Event]:
             for item in _raw_events(encoded)
         ]
     except Exception as exc:
-        raise RecordError(f"job {job_id}: its event log cannot be read: {exc}", job_id=job_id) from exc
+        reason = str(exc) or type(exc).__name__
+        raise RecordError(f"job {job_id}: its event log cannot be read: {reason}", job_id=job_id) from exc
 
 
 def trimmed_events(encoded: bytes, more_bytes: int) -> bytes:
@@ -163,7 +165,7 @@ def _as_key(key: Any) -> Any:
 def _culprit(value: object, path: str = "$", depth: int = 0) -> str:
     """Find what msgpack refused: its place as `$.a[2]`, and why."""
     if depth > _MAX_DEPTH:
-        return f"nested deeper than {_MAX_DEPTH} levels"
+        return "nested too deep"
     if isinstance(value, dict):
         for key, item in value.items():
             for part, place in ((key, f"key {key!r} of {path}"), (item, f"{path}.{key}")):

@@ -7,9 +7,10 @@ second maintainer does no harm; the loop lets one lead and the others stand by.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import threading
 from dataclasses import asdict, dataclass
+from queue import Empty, SimpleQueue
 
 from litequeue import arguments
 from litequeue.errors import OutcomeUnknown, QueueBusy, QueueFull
@@ -53,7 +54,8 @@ class Maintenance:
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
-        self._stopping = threading.Event()
+        self._is_stopping = False
+        self._wake: SimpleQueue[None] = SimpleQueue()
 
     def run_once(self) -> MaintenanceReport:
         """Do one pass over the whole file, in bounded steps, whoever else maintains it; return what was done (V11).
@@ -89,23 +91,28 @@ class Maintenance:
         leadership = Leadership(self._queue.path, "maintenance", self._queue.mode)
         is_standing_by = False
         try:
-            while not self._stopping.is_set():
+            while not self._is_stopping:
                 if not leadership.take():
                     if not is_standing_by:
                         _log.info("another process maintains %s: standing by", self._queue.path)
                     is_standing_by = True
-                    self._stopping.wait(_STANDBY_S)
+                    self._wait(_STANDBY_S)
                     continue
                 if is_standing_by:
                     _log.info("taking over the maintenance of %s", self._queue.path)
                 is_standing_by = False
-                self._stopping.wait(self._pass(pause_s))
+                self._wait(self._pass(pause_s))
         finally:
             leadership.give()
 
     def stop(self) -> None:
-        """Let `run()` return after its present pass."""
-        self._stopping.set()
+        """Let `run()` return after its present pass; safe in a signal handler, which an `Event` is not."""
+        self._is_stopping = True
+        self._wake.put(None)
+
+    def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(Empty):
+            self._wake.get(timeout=seconds)
 
     def _pass(self, pause_s: float | None) -> float:
         """Do one pass; return how long to wait for the next."""

@@ -92,7 +92,7 @@ class Queue(Verbs):
         self.scope = scope
         self._store = store
         self._rhythm = Rhythm()
-        self._was_idle = False
+        self._was_idle = True
         self._worker = f"{platform.node() or 'host'}"[:200], secrets.token_hex(4)
         self._finalizer = weakref.finalize(self, _close_at_exit, store)
 

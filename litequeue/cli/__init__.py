@@ -1,7 +1,64 @@
-"""The command `litequeue`."""
+"""The command `litequeue`: the library's verbs for a person or a shell script.
+
+Owns: the words of the command line, what is printed, and the exit status. Invariants: nothing is decided here, every
+command is a translation of one or a few verbs of `Queue`; an error is one line, never a traceback; only `init` and
+`enqueue` create a file. Leaves out: everything that the contract says about jobs.
+"""
 
 from __future__ import annotations
 
+import io
+import sys
+
+import click
+
+from litequeue import __version__
+from litequeue.cli.commands import Root
+from litequeue.cli.enqueue import enqueue, init
+from litequeue.cli.jobs import jobs
+from litequeue.cli.maintain import maintain
+from litequeue.cli.settings import settings
+from litequeue.cli.stats import stats
+from litequeue.cli.target import Target
+
+
+@click.group(
+    cls=Root,
+    context_settings={"max_content_width": 100},
+    epilog="""
+litequeue --db app.queue enqueue mail:send '{"to": "a@example.org"}'
+LITEQUEUE_DB=app.queue litequeue stats
+""",
+)
+@click.version_option(__version__, prog_name="litequeue")
+@click.option(
+    "--db",
+    "path",
+    metavar="FILE",
+    envvar="LITEQUEUE_DB",
+    show_envvar=True,
+    help="The queue file; goes before the command.",
+)
+@click.pass_context
+def litequeue(context: click.Context, path: str | None) -> None:
+    """Work with a job queue in one SQLite file.
+
+    Only `init` and `enqueue` create the file. A duration is a number of seconds, or a number with s, m, h or d.
+
+    Ends with status 0 when it is done (an empty listing is, too), 1 after an error, which one line on standard error
+    tells, 2 for wrong usage, 3 when there was nothing to do (no line to enqueue, no job to retry, no upkeep due), 130
+    when it is interrupted.
+    """
+    context.obj = Target(path)
+
+
+for _command in (init, enqueue, jobs, stats, maintain, settings):
+    litequeue.add_command(_command)
+
 
 def main() -> None:
-    """Run the command."""
+    """Run the command on the arguments of this process, and end it with the exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no error
+    litequeue(prog_name="litequeue")

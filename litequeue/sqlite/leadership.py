@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from litequeue.errors import CannotOpen
 from litequeue.sqlite import forks
 from litequeue.sqlite.gate import open_sidecar
 
@@ -30,11 +31,18 @@ class Leadership:
         forks.register(self)
 
     def take(self) -> bool:
-        """Lead, if nobody else does; tell whether this one leads now. Never waits."""
+        """Lead, if nobody else does; tell whether this one leads now. Never waits.
+
+        Raises:
+            CannotOpen: the sidecar cannot be opened or made.
+        """
         if self._is_leading or fcntl is None:
             return True
         if self._descriptor is None:
-            self._descriptor = open_sidecar(self._path, self._mode)
+            try:
+                self._descriptor = open_sidecar(self._path, self._mode)
+            except OSError as exc:
+                raise CannotOpen(self._path, exc.strerror or str(exc)) from exc
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

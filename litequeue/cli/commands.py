@@ -1,0 +1,76 @@
+"""What every command of `litequeue` has: examples in its help, and an edge at which errors become lines.
+
+Owns: the translation of the library's errors, and of what the system throws in, into a line and a status. Invariant: no
+traceback for what a user, a file or a full disk did wrong; an error that is nobody's fault but ours still shows one.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import sys
+
+import click
+
+from litequeue.cli.failures import Failure, Interrupted, Misuse
+from litequeue.cli.output import messages
+from litequeue.errors import LiteQueueError, UsageError
+
+
+class Command(click.Command):
+    """A command whose epilog is examples, one a line."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the examples as they are to be typed."""
+        _write_examples(self.epilog, formatter)
+
+
+class Group(click.Group):
+    """A group of such commands, with examples of its own."""
+
+    command_class = Command
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """Write the examples as they are to be typed."""
+        _write_examples(self.epilog, formatter)
+
+
+class Root(Group):
+    """The group of all commands."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command.
+
+        Raises:
+            click.ClickException: with the line and the status to end with.
+        """
+        try:
+            with messages():
+                return super().invoke(ctx)
+        except UsageError as exc:
+            raise Misuse(str(exc)) from exc
+        except LiteQueueError as exc:
+            raise Failure(str(exc)) from exc
+        except KeyboardInterrupt as exc:
+            raise Interrupted("interrupted") from exc
+        except OSError as exc:
+            if exc.errno == errno.EPIPE:  # nobody reads on: click ends quietly
+                raise
+            _drop_unwritten()
+            place = "" if exc.filename is None else f" ({exc.filename})"
+            raise Failure(f"{exc.strerror or exc}{place}") from exc
+
+
+def _write_examples(examples: str | None, formatter: click.HelpFormatter) -> None:
+    if examples is not None:
+        with formatter.section("Examples"):
+            for line in examples.strip().splitlines():
+                formatter.write(f"{'':>{formatter.current_indent}}$ {line}\n")
+
+
+def _drop_unwritten() -> None:
+    """Forget output that cannot be written, or the interpreter tries again at its end and shows a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        sys.stdout = io.StringIO()

@@ -1,0 +1,184 @@
+"""`init` and `enqueue`: the two commands that create a file.
+
+Owns: the loading of many jobs from lines. Invariant: when a line is refused, every job of the lines before it is in the
+file, none of the lines after it is, and the error says where to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+from uuid import UUID
+
+import click
+
+from litequeue import NewJob, Queue
+from litequeue.cli.commands import Command
+from litequeue.cli.failures import Failure, Interrupted, Misuse, nothing_to_do
+from litequeue.cli.input import (
+    NotJson,
+    arriving_lines,
+    duration_option,
+    moment_option,
+    one_scope,
+    payload,
+    read_json_bytes,
+    scope_options,
+    standard_input,
+)
+from litequeue.cli.output import count_of, warn
+from litequeue.cli.target import Target, pass_target
+from litequeue.errors import LiteQueueError, PayloadError, QueueFull
+from litequeue.model import OnConflict
+
+_BATCH = 500
+"""Lines in one commit, at most."""
+
+
+@click.command(
+    cls=Command,
+    epilog="litequeue --db app.queue init",
+)
+@pass_target
+def init(target: Target) -> None:
+    """Make the queue file, unless it is one already."""
+    with target.queue(create=True) as queue:
+        click.echo(f"{queue.path} is a queue file")
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+litequeue --db app.queue enqueue mail:send '{"to": "a@example.org"}' --delay 5m
+litequeue --db app.queue enqueue tick null --key hourly
+seq 1000 | litequeue --db app.queue enqueue embed --lines
+""",
+)
+@click.argument("kind")
+@click.argument("payload_json", metavar="[PAYLOAD]", required=False)
+@click.option("--lines", is_flag=True, help="One job a line of standard input; each line is a JSON payload.")
+@scope_options(many=False)
+@click.option("--priority", type=int, default=100, show_default=True, help="0 to 255; lower is sooner.")
+@click.option("--delay", metavar="DURATION", type=duration_option, help="Not before so long from now.")
+@click.option("--run-at", metavar="TIME", type=moment_option, help="Not before an ISO 8601 time with its zone.")
+@click.option("--expires", metavar="DURATION", type=duration_option, help="Dead if not started within so long.")
+@click.option("--max-attempts", metavar="N", type=int, help="Instead of what the settings say.")
+@click.option("--key", metavar="TEXT", help="Idempotency key: one active job for each scope, kind and key.")
+@click.option(
+    "--on-conflict",
+    type=click.Choice(["return", "raise", "reset"]),
+    default="return",
+    show_default=True,
+    help="When the key is taken: return that job, fail, or let this one's payload count.",
+)
+@click.option("--id", "job_id", metavar="UUID", type=click.UUID, help="The job's id, instead of a new one.")
+@pass_target
+def enqueue(
+    target: Target,
+    *,
+    kind: str,
+    payload_json: str | None,
+    lines: bool,
+    scope: str | None,
+    system: bool,
+    priority: int,
+    delay: float | None,
+    run_at: datetime | None,
+    expires: float | None,
+    max_attempts: int | None,
+    key: str | None,
+    on_conflict: OnConflict,
+    job_id: UUID | None,
+) -> None:
+    """Put a job at the end of its line, and print its id.
+
+    PAYLOAD is JSON. `-` reads it from standard input, and so does leaving it out when standard input is not a terminal;
+    an input that is then empty means no payload. With --lines, blank lines are skipped, lines are committed as they
+    come, and the number of jobs is printed instead of ids; when a line is refused, every job before it is in the queue.
+    """
+    where = one_scope(scope, system=system)
+    template = NewJob(kind, None, where, priority, delay, run_at, expires, max_attempts, key, on_conflict, job_id)
+    if lines:
+        if payload_json not in (None, "-"):
+            raise Misuse("--lines reads payloads from standard input, so there is no PAYLOAD argument")
+        if key is not None or job_id is not None:
+            raise Misuse("--key and --id are for one job, --lines is for many")
+        with target.queue(create=True) as queue:
+            _enqueue_lines(queue, template)
+        return
+    job = replace(template, payload=payload(payload_json))
+    with target.queue(create=True) as queue:
+        (enqueued,) = queue.enqueue_many((job,))
+    click.echo(str(enqueued.job_id))
+    if not enqueued.created:
+        warn(f"job {enqueued.job_id} was there already")
+
+
+def _enqueue_lines(queue: Queue, template: NewJob) -> None:
+    loader = _Loader(queue)
+    try:
+        _load(loader, template)
+    except KeyboardInterrupt as exc:
+        raise Interrupted(f"interrupted; {count_of(loader.enqueued, 'job')} enqueued") from exc
+    click.echo(f"{count_of(loader.enqueued, 'job')} enqueued")
+    if not loader.enqueued:
+        nothing_to_do()
+
+
+def _load(loader: _Loader, template: NewJob) -> None:
+    number = 0
+    for lines in arriving_lines(standard_input()):
+        for line in lines:
+            number += 1
+            if not line.strip():
+                continue
+            try:
+                job = replace(template, payload=read_json_bytes(line))
+            except NotJson as exc:
+                loader.commit()
+                raise loader.failure(number, exc) from exc
+            loader.add(number, job)
+        loader.commit()
+
+
+class _Loader:
+    """Enqueues numbered jobs in batches, each a commit, and knows how many are in the file."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.enqueued = 0
+        self._queue = queue
+        self._batch: list[tuple[int, NewJob]] = []
+
+    def add(self, number: int, job: NewJob) -> None:
+        """Take the job of a line; commit when there are enough."""
+        self._batch.append((number, job))
+        if len(self._batch) == _BATCH:
+            self.commit()
+
+    def commit(self) -> None:
+        """Enqueue what was taken.
+
+        Raises:
+            Failure: a job was refused; those before it are in the file.
+        """
+        batch, self._batch = self._batch, []
+        if not batch:
+            return
+        try:
+            self._enqueue(job for _, job in batch)
+        except (PayloadError, QueueFull):  # nothing of the batch is in the file: one by one, up to the line at fault
+            for number, job in batch:
+                try:
+                    self._enqueue((job,))
+                except LiteQueueError as exc:
+                    raise self.failure(number, exc) from exc
+        except LiteQueueError as exc:
+            raise self.failure(batch[0][0], exc) from exc
+
+    def failure(self, number: int, cause: Exception) -> Failure:
+        """Return the error for a line: what is wrong with it, and where the user may go on."""
+        return Failure(f"line {number}: {cause}; {count_of(self.enqueued, 'job')} enqueued before it")
+
+    def _enqueue(self, jobs: Iterable[NewJob]) -> None:
+        self.enqueued += len(self._queue.enqueue_many(jobs))

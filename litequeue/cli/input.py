@@ -1,0 +1,184 @@
+"""What a person or a pipe hands in: durations, moments, JSON and lines.
+
+Owns: the reading of text into the values that the library takes. Invariant: what is wrong on the command line is wrong
+usage (status 2), what is wrong on standard input is an error (status 1); the bounds of values are the library's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from io import BufferedReader
+from typing import NoReturn, ParamSpec, TypeVar, cast
+
+import click
+
+from litequeue.cli.failures import Failure, Misuse
+from litequeue.model import ANY, SYSTEM, Scope, SpecialScope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)", re.ASCII)
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_CHUNK_BYTES = 65_536
+
+
+class NotJson(ValueError):
+    """Text that is not JSON; the message says what is wrong with it."""
+
+
+def number(text: str) -> float:
+    """Read a number, whole if it is written so.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    return int(text) if _WHOLE.fullmatch(text) else float(text)
+
+
+def seconds(text: str) -> float:
+    """Read a duration: seconds, or a number with one of the units s, m, h and d.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    found = _DURATION.fullmatch(text)
+    return number(text) if found is None else number(found[1]) * _UNITS_S[found[2]]
+
+
+def duration_option(text: str) -> float:
+    """Read the value of an option that is a duration."""
+    try:
+        return seconds(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a duration, such as 90, 1.5, 30s, 5m, 2h or 1d") from None
+
+
+def moment_option(text: str) -> datetime:
+    """Read the value of an option that is a time."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not an ISO 8601 time, such as 2031-05-04T08:00:00+02:00") from None
+
+
+def scope_options(*, many: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Add `--scope` and `--system`, and for commands that look at `many` scopes `--all-scopes`."""
+
+    def decorate(command: Callable[P, R]) -> Callable[P, R]:
+        if many:
+            command = click.option("--all-scopes", is_flag=True, help="Every scope.")(command)
+        command = click.option("--system", is_flag=True, help="The system's own scope, which has no name.")(command)
+        return click.option("--scope", metavar="NAME", help="Tenant or namespace.  [default: default]")(command)
+
+    return decorate
+
+
+def one_scope(name: str | None, *, system: bool) -> Scope | None:
+    """Return the scope of `--scope` and `--system`; `None` is the default one."""
+    if system and name is not None:
+        raise Misuse("--scope and --system exclude each other")
+    return SYSTEM if system else name
+
+
+def many_scopes(name: str | None, *, system: bool, all_scopes: bool) -> Scope | SpecialScope | None:
+    """Return the scope or scopes of `--scope`, `--system` and `--all-scopes`; `None` is the default one."""
+    if all_scopes and (system or name is not None):
+        raise Misuse("--all-scopes excludes --scope and --system")
+    return ANY if all_scopes else one_scope(name, system=system)
+
+
+def read_json(text: str) -> object:
+    """Read strict JSON.
+
+    Raises:
+        NotJson: it is not, or a number in it is not finite.
+    """
+    try:
+        value: object = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except json.JSONDecodeError as exc:
+        raise NotJson(f"not JSON: {exc.msg} at character {exc.pos + 1}") from exc
+    except RecursionError as exc:
+        raise NotJson("not readable as JSON: nested too deep") from exc
+    except NotJson:
+        raise
+    except ValueError as exc:  # more digits than Python turns into a number
+        raise NotJson(f"not readable as JSON: {exc}") from exc
+    return value
+
+
+def read_json_bytes(data: bytes) -> object:
+    """Read strict JSON in UTF-8.
+
+    Raises:
+        NotJson: it is not.
+    """
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        raise NotJson(f"not UTF-8: byte 0x{data[exc.start]:02x} at position {exc.start + 1}") from exc
+    return read_json(text)
+
+
+def payload(argument: str | None) -> object:
+    """Return a payload from the argument, or from standard input when it is `-`, or when there is none to be had.
+
+    Without an argument, a terminal or an empty input means no payload (null).
+    """
+    if argument is not None and argument != "-":
+        try:
+            return read_json(argument)
+        except NotJson as exc:
+            raise Misuse(f"PAYLOAD is {exc} (text needs double quotes of its own)") from exc
+    if argument is None and (sys.stdin is None or sys.stdin.isatty()):
+        return None
+    data = standard_input().read()
+    if argument is None and not data.strip():
+        return None
+    try:
+        return read_json_bytes(data)
+    except NotJson as exc:
+        raise Failure(f"standard input is {exc}") from exc
+
+
+def standard_input() -> BufferedReader:
+    """Return standard input as bytes.
+
+    Raises:
+        Failure: there is none.
+    """
+    if sys.stdin is None:
+        raise Failure("standard input is closed")
+    return cast("BufferedReader", sys.stdin.buffer)
+
+
+def arriving_lines(stream: BufferedReader) -> Iterator[list[bytes]]:
+    """Read lines as they come: each list is what was there to be read, so a slow producer is not waited for."""
+    rest = bytearray()
+    while chunk := stream.read1(_CHUNK_BYTES):
+        whole, end, begun = chunk.rpartition(b"\n")
+        if not end:
+            rest += chunk
+            continue
+        rest += whole
+        yield bytes(rest).split(b"\n")
+        rest = bytearray(begun)
+    if rest:
+        yield [bytes(rest)]
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise NotJson(f"not JSON: {constant} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise NotJson(f"not readable as JSON: {text} is beyond what a number can hold")
+    return value

@@ -1,0 +1,63 @@
+"""`stats`: counts and sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+from litequeue.cli.commands import Command
+from litequeue.cli.input import many_scopes, scope_options
+from litequeue.cli.jsonable import dumps, stats_form
+from litequeue.cli.output import plain, scope_text, table, utc_and_local
+from litequeue.cli.target import Target, pass_target
+from litequeue.model import Stats
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+litequeue --db app.queue stats
+litequeue --db app.queue stats --all-scopes --json
+""",
+)
+@scope_options(many=True)
+@click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
+@pass_target
+def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, as_json: bool) -> None:
+    """Count jobs by state and kind; show the file's sizes."""
+    where = many_scopes(scope, system=system, all_scopes=all_scopes)
+    with target.queue() as queue:
+        found = queue.stats(where)
+        name = scope_text(queue.scope if where is None else where)
+    if as_json:
+        click.echo(dumps(stats_form(found)))
+        return
+    for line in _lines(found, name):
+        click.echo(line)
+
+
+def _lines(stats: Stats, scope: str) -> Iterator[str]:
+    facts = [
+        ("scope", scope),
+        *((state.name.lower(), str(count)) for state, count in stats.counts.items()),
+        ("total", str(stats.total)),
+        ("lapsed", str(stats.lapsed)),
+        ("oldest ready", utc_and_local(stats.oldest_ready_at)),
+        ("next due", utc_and_local(stats.next_due_at)),
+        ("file", f"{stats.file_bytes:,} bytes, {stats.free_bytes:,} of them free"),
+        ("write-ahead log", f"{stats.wal_bytes:,} bytes"),
+    ]
+    yield from table(facts)
+    if stats.by_kind:
+        yield ""
+        states = [state for state in stats.counts if stats.counts[state]]
+        yield from table(
+            [
+                ["KIND", *(state.name for state in states)],
+                *(
+                    [plain(kind), *(str(counts.get(state, 0)) for state in states)]
+                    for kind, counts in stats.by_kind.items()
+                ),
+            ]
+        )

@@ -1,0 +1,47 @@
+"""The file that a command works on, from `--db` or the environment.
+
+Owns: how it is opened, and what is said of that. Invariant: the command that needs it opens it, so that help needs
+none; a command that does not make the file says when it is not there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import click
+
+import litequeue
+from litequeue.cli.failures import Misuse
+from litequeue.cli.output import warn
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The queue file named on the command line."""
+
+    path: str | None
+
+    @contextmanager
+    def queue(self, *, create: bool = False) -> Iterator[litequeue.Queue]:
+        """Open the queue for the length of a `with` block.
+
+        Raises:
+            Misuse: no file was named.
+            LiteQueueError: it cannot be opened; see `litequeue.open`.
+        """
+        if self.path is None:
+            raise Misuse("which queue file? give --db FILE before the command, or set LITEQUEUE_DB")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            queue = litequeue.open(self.path, create=create)
+        for warning in caught:
+            warn(f"warning: {warning.message}")
+        with queue:
+            yield queue
+
+
+pass_target = click.make_pass_decorator(Target)
+"""Hand the target to a command as its first argument."""
