@@ -41,7 +41,7 @@ def encode(value: object, what: str = "payload") -> bytes:
     try:
         packed: bytes = msgpack.packb(value, datetime=True)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
-        raise PayloadError(f"{what} cannot be stored: {_culprit(value)}") from exc
+        raise PayloadError(f"{what} cannot be stored: {_culprit(value) or exc}") from exc
     if len(packed) > _MAX_DEPTH and isinstance(value, (list, tuple, dict)) and not _unpacks(packed):
         raise PayloadError(f"{what} cannot be stored: nested too deep")
     return _PREFIX + packed
@@ -162,20 +162,21 @@ def _as_key(key: Any) -> Any:
     return tuple(_as_key(item) for item in key) if isinstance(key, list) else key
 
 
-def _culprit(value: object, path: str = "$", depth: int = 0) -> str:
-    """Find what msgpack refused: its place as `$.a[2]`, and why."""
-    if depth > _MAX_DEPTH:
-        return "nested too deep"
-    if isinstance(value, dict):
-        for key, item in value.items():
-            for part, place in ((key, f"key {key!r} of {path}"), (item, f"{path}.{key}")):
-                if not _packs(part):
-                    return _culprit(part, place, depth + 1)
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            if not _packs(item):
-                return _culprit(item, f"{path}[{index}]", depth + 1)
-    return f"{_reason(value)} at {path[:MAX_DETAIL_BYTES]!a}"
+def _culprit(whole: object) -> str | None:
+    """Find what msgpack refused, once through the value: why, and its place as `$.a[2]`."""
+    parts: list[tuple[object, str, int]] = [(whole, "$", 0)]
+    while parts:
+        value, path, depth = parts.pop()
+        if depth > _MAX_DEPTH:
+            return "nested too deep"
+        if isinstance(value, dict):
+            parts += [(key, f"key {key!r} of {path}", depth + 1) for key in value]
+            parts += [(item, f"{path}.{key}", depth + 1) for key, item in value.items()]
+        elif isinstance(value, (list, tuple)):
+            parts += [(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
+        elif not _packs(value):
+            return f"{_reason(value)} at {path[:MAX_DETAIL_BYTES]!a}"
+    return None
 
 
 def _unpacks(packed: bytes) -> bool:

@@ -206,9 +206,10 @@ class Queue(Verbs):
         """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
         self._store.refuse_inside()
         return sum(
-            self._do(partial(upkeep.pull_in, scope=name), durable=False)
+            self._in_steps(
+                partial(upkeep.has_distant, scope=name), partial(upkeep.pull_in, scope=name, limit=upkeep.STEP)
+            )
             for name in self._scopes(ANY)
-            if self._look(partial(upkeep.has_distant, scope=name))
         )
 
     def checkpoint_wal(self) -> int:

@@ -131,9 +131,9 @@ def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
                 case Repeat.REFUSE:
                     message = f"job {job_id} exists with scope {same.scope!r} and kind {same.kind!r}"
                     raise DuplicateJob(message, job_id=job_id)
-                case Repeat.EXISTING:
+                case Repeat.EXISTING if not _is_trigger(job, same):
                     return Enqueued(job_id, created=False)
-                case _:
+                case Repeat.REQUEUE:
                     dead = same
     if job.idempotency_key is not None:
         answer = _enqueue_keyed(context, job, job.idempotency_key)
@@ -145,6 +145,12 @@ def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
     else:
         _requeue(context, dead, new)
     return Enqueued(job_id, created=True)
+
+
+def _is_trigger(job: Encoded, same: Row) -> bool:
+    """Tell whether a repeated id comes with the key of its active job and asks for a reset: no trigger is lost (V2)."""
+    is_active = same.state != JobState.COMPLETED
+    return is_active and job.on_conflict == "reset" and job.idempotency_key == same.idempotency_key is not None
 
 
 def _enqueue_keyed(context: Context, job: Encoded, key: str) -> Enqueued | None:

@@ -211,12 +211,9 @@ class Store:
             try:
                 self._writer.patience.deadline = time.monotonic()
                 size = opening.size_of(self.place.path + "-wal")
-                mode = apsw.SQLITE_CHECKPOINT_TRUNCATE if size > truncate_bytes else apsw.SQLITE_CHECKPOINT_PASSIVE
-                try:
-                    pages, copied = connection.wal_checkpoint(None, mode)
-                except apsw.BusyError:  # a reader holds a snapshot: copy what can be copied, cut it another time
-                    pages, copied = connection.wal_checkpoint(None, apsw.SQLITE_CHECKPOINT_PASSIVE)
-                return max(0, pages - copied)
+                if size > truncate_bytes and self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE) == 0:
+                    return 0
+                return self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.Error as exc:
                 raise self.translated(exc) from exc
             finally:
@@ -341,12 +338,22 @@ class Store:
         """Checkpoint after a commit, outside of it, so that its failure is never mistaken for the commit's."""
         self._writer.patience.deadline = time.monotonic()
         try:
-            pages, copied = connection.wal_checkpoint(None, apsw.SQLITE_CHECKPOINT_PASSIVE)
+            left = self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
         except apsw.Error as exc:
             _log.warning("a checkpoint of %s failed: %s", self.place.path, exc)
-            pages, copied = self._wal_pages, 0
-        left = pages - copied
-        self._checkpoint_at = CHECKPOINT_PAGES if left <= 0 else pages + _CHECKPOINT_AGAIN_PAGES
+            left = self._wal_pages
+        self._checkpoint_at = CHECKPOINT_PAGES if left == 0 else self._wal_pages + _CHECKPOINT_AGAIN_PAGES
+
+    def _checkpoint(self, connection: apsw.Connection, mode: int) -> int:
+        """Copy back what can be copied; return the pages left, all of them when somebody else is in the way just now.
+
+        That is a reader with a snapshot, for a mode that waits for readers, or another checkpoint.
+        """
+        try:
+            pages, copied = connection.wal_checkpoint(None, mode)
+        except apsw.BusyError:
+            return max(1, self._wal_pages)
+        return max(0, pages - copied)
 
     def translated(self, exc: apsw.Error) -> Exception:
         """Return the error of this package that says the same, or the error itself when it is the caller's own."""

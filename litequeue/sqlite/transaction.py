@@ -47,7 +47,8 @@ class Transaction(Verbs):
         """Run the caller's own SQL (one statement or several) in this transaction; return all rows.
 
         Raises:
-            UsageError: transaction control, ATTACH, a pragma that sets something, or a change to the queue's tables.
+            UsageError: transaction control, ATTACH, a pragma that sets something, a change to the queue's tables, or
+                text that UTF-8 cannot hold.
             apsw.Error: the statement itself is wrong, or breaks a constraint of the caller's tables; it is undone.
         """
         try:
@@ -57,6 +58,8 @@ class Transaction(Verbs):
                 "inside transaction() your SQL cannot begin or end transactions, ATTACH, set pragmas "
                 f"or change the queue's own tables: {sql!r}"
             ) from exc
+        except UnicodeEncodeError as exc:
+            raise UsageError("your SQL or its parameters hold text that UTF-8 cannot (a lone surrogate)") from exc
 
     def check(self, lease: Lease) -> None:
         """Make sure that a lease still holds its job, under this transaction's lock.

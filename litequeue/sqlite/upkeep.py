@@ -70,8 +70,8 @@ def step(context: Context, scope: str) -> int:
     return reap(context, STEP) + expire(context, scope, STEP) + promote(context, scope, STEP)
 
 
-def pull_in(context: Context, scope: str) -> int:
-    """Shorten the back-offs of a scope that a backward step of the wall clock made longer (§5)."""
+def pull_in(context: Context, scope: str, limit: int) -> int:
+    """Shorten up to `limit` back-offs of a scope that a backward step of the wall clock made longer (§5)."""
     pulled = 0
     for row in _rows(context, SQL.distant, scope, context.now + _least_cap_us(context.settings)):
         old_gate = row.not_before or 0
@@ -79,6 +79,8 @@ def pull_in(context: Context, scope: str) -> int:
         if gate is not None and gate < old_gate:
             context.write_exactly(SQL.regate, [(gate, *row.key, row.lease_generation)])
             pulled += 1
+            if pulled == limit:
+                break
     return pulled
 
 
