@@ -9,7 +9,10 @@
         ...  # do the work, then say so
         lease.complete()
 
-What is promised stands in the contract; what may go wrong is drawn in `litequeue.errors`.
+Start with `open`; every verb is on `Queue`, what a holder says is on `Lease`, and `Queue.transaction` gives a
+`Transaction` that has every verb too. `Job` is what `get` and `list` return. What may go wrong is drawn in
+`litequeue.errors`; a clock for tests is in `litequeue.testing`. Ids in docstrings, such as G4, V3 or §6, are those of
+the contract that the tests prove line by line.
 """
 
 from __future__ import annotations
@@ -34,10 +37,23 @@ from litequeue.errors import (
     StorageLost,
     UsageError,
 )
-from litequeue.lease import Lease
+from litequeue.lease import Duration, Lease
 from litequeue.maintenance import Maintenance, MaintenanceReport
-from litequeue.model import ANY, SYSTEM, Enqueued, Event, Job, JobState, NewJob, Stats, Transition
+from litequeue.model import (
+    ANY,
+    SYSTEM,
+    Enqueued,
+    Event,
+    Job,
+    JobState,
+    NewJob,
+    OnConflict,
+    Scope,
+    Stats,
+    Transition,
+)
 from litequeue.queue import Queue, open
+from litequeue.sqlite.store import Durability
 from litequeue.sqlite.transaction import Transaction
 
 __version__ = "0.1.0"
@@ -48,6 +64,8 @@ __all__ = [
     "CannotOpen",
     "Clock",
     "DuplicateJob",
+    "Durability",
+    "Duration",
     "Enqueued",
     "Event",
     "InvalidTransition",
@@ -61,6 +79,7 @@ __all__ = [
     "MaintenanceReport",
     "NewJob",
     "NotAQueue",
+    "OnConflict",
     "OutcomeUnknown",
     "PayloadError",
     "Queue",
@@ -69,6 +88,7 @@ __all__ = [
     "QueueFull",
     "RecordError",
     "SchemaMismatch",
+    "Scope",
     "Stats",
     "StorageCorrupt",
     "StorageLost",

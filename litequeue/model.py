@@ -22,7 +22,9 @@ class SpecialScope(Enum):
     """Scopes that no string can name."""
 
     SYSTEM = "system"
+    """The empty scope, which sorts first: for an application's own upkeep."""
     ANY = "any"
+    """Every scope, where a verb looks at more than one (`list`, `stats`, maintenance)."""
 
     def __repr__(self) -> str:
         return self.name
@@ -41,12 +43,25 @@ class JobState(IntEnum):
     """Where a job is in its life (contract §3); the number is part of its key."""
 
     PENDING = 0
+    """Ready now."""
     LEASED = 1
+    """In the hands of a holder."""
     COMPLETED = 2
+    """Done."""
     RETRYABLE = 3
+    """Failed, or its lease lapsed: waits out its back-off."""
     DEAD = 4
+    """Will not be tried again: out of attempts, not retryable, too late, or unreadable."""
     SCHEDULED = 5
+    """Delayed."""
     CANCELLED = 6
+    """Stopped by an operator."""
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
     @property
     def is_waiting(self) -> bool:

@@ -105,7 +105,8 @@ def check_name(name: object, kind: object = None) -> Spec:
     if kind is not None:
         arguments.text("kind", kind)
         if not spec.per_kind:
-            raise UsageError.of("kind", kind, f"left out, since {name} belongs to the whole file,")
+            message = f"{name} belongs to the whole file: it has no value for a kind ({kind!r})"
+            raise UsageError(message, argument="kind", value=kind, bounds="none")
     return spec
 
 

@@ -51,7 +51,7 @@ def init(target: Target) -> None:
     cls=Command,
     epilog="""
 litequeue --db app.queue enqueue mail:send '{"to": "a@example.org"}' --delay 5m
-litequeue --db app.queue enqueue tick null --key hourly
+litequeue --db app.queue enqueue tick --key hourly
 seq 1000 | litequeue --db app.queue enqueue embed --lines
 """,
 )
@@ -93,9 +93,9 @@ def enqueue(
 ) -> None:
     """Put a job at the end of its line, and print its id.
 
-    PAYLOAD is JSON. `-` reads it from standard input, and so does leaving it out when standard input is not a terminal;
-    an input that is then empty means no payload. With --lines, blank lines are skipped, lines are committed as they
-    come, and the number of jobs is printed instead of ids; when a line is refused, every job before it is in the queue.
+    PAYLOAD is JSON; `-` reads it from standard input, without it the payload is null. With --lines, blank lines are
+    skipped, lines are committed as they come, and the number of jobs is printed instead of ids; when a line is refused,
+    every job before it is in the queue.
     """
     where = one_scope(scope, system=system)
     template = NewJob(kind, None, where, priority, delay, run_at, expires, max_attempts, key, on_conflict, job_id)
@@ -112,7 +112,7 @@ def enqueue(
         (enqueued,) = queue.enqueue_many((job,))
     click.echo(str(enqueued.job_id))
     if not enqueued.created:
-        warn(f"job {enqueued.job_id} was there already")
+        warn(f"job {enqueued.job_id} was there already" + (" and was reset" if on_conflict == "reset" else ""))
 
 
 def _enqueue_lines(queue: Queue, template: NewJob) -> None:

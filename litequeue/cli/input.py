@@ -127,22 +127,19 @@ def read_json_bytes(data: bytes) -> object:
 
 
 def payload(argument: str | None) -> object:
-    """Return a payload from the argument, or from standard input when it is `-`, or when there is none to be had.
+    """Return a payload from the argument, or from standard input when it is `-`; without an argument it is null.
 
-    Without an argument, a terminal or an empty input means no payload (null).
+    Standard input is only read when that was asked for: it may be a pipe that somebody else is reading, or never ends.
     """
-    if argument is not None and argument != "-":
+    if argument is None:
+        return None
+    if argument != "-":
         try:
             return read_json(argument)
         except NotJson as exc:
             raise Misuse(f"PAYLOAD is {exc} (text needs double quotes of its own)") from exc
-    if argument is None and (sys.stdin is None or sys.stdin.isatty()):
-        return None
-    data = standard_input().read()
-    if argument is None and not data.strip():
-        return None
     try:
-        return read_json_bytes(data)
+        return read_json_bytes(standard_input().read())
     except NotJson as exc:
         raise Failure(f"standard input is {exc}") from exc
 
