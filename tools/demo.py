@@ -4,7 +4,8 @@
 
 One job a file; four worker processes hash them; one of them is killed with SIGKILL while it holds leases, maintenance
 takes its jobs back, and the others do them. At the end every digest is computed again and compared. Exits with 1 when
-a file was not done, or its digest is wrong. Needs nothing but Python: the environment is made when it is missing.
+a file was not done, or its digest is wrong; a file that may not be read is a dead letter, and counted as one. Needs
+nothing but Python: the environment is made when it is missing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import hashlib
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -50,7 +52,7 @@ def main() -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=ROOT, help="the folder (default: the repository)")
     folder: Path = parser.parse_args().folder.resolve()
     if not folder.is_dir():
-        parser.error(f"there is no folder {folder}")
+        parser.error(f"{folder} is {'not a folder' if folder.exists() else 'not there'}")
     files = sorted(files_of(folder))
     if not files:
         print(f"{folder} has no files: nothing to do")
@@ -64,12 +66,17 @@ def files_of(folder: Path) -> Iterator[bytes]:
 
     Paths are bytes, since a file's name need not be text.
     """
-    for parent, folders, names in os.walk(os.fsencode(folder)):
+    for parent, folders, names in os.walk(os.fsencode(folder), onerror=say_unreadable):
         folders[:] = [name for name in folders if name not in LEFT_OUT]
         for name in names:
             path = os.path.join(parent, name)  # noqa: PTH118 - bytes
             if os.path.isfile(path) and not os.path.islink(path):  # noqa: PTH113, PTH114 - bytes
                 yield os.path.relpath(path, os.fsencode(folder))
+
+
+def say_unreadable(error: OSError) -> None:
+    """Tell of a folder that cannot be looked into."""
+    print(f"left out: {error}", file=sys.stderr)
 
 
 def run(folder: Path, files: list[bytes], database: Path) -> int:
@@ -145,6 +152,7 @@ def hold(path: str, pipe: Connection) -> None:
     """Be the victim: lease a batch, say so, and sit on it until the end comes."""
     import litequeue  # noqa: PLC0415 - in the spawned process
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     queue = litequeue.open(path, create=False)
     leases = queue.lease_many(BATCH, [KIND], ttl=LEASE_S)
     pipe.send(len(leases))
@@ -155,6 +163,7 @@ def work(path: str, folder: Path, stop: Event) -> None:
     """Be a worker: lease, hash, complete, until told to stop."""
     import litequeue  # noqa: PLC0415 - in the spawned process
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then tells its workers
     with litequeue.open(path, create=False) as queue:
         while not stop.is_set():
             leases = queue.lease_many(BATCH, [KIND], ttl=LEASE_S)
@@ -180,8 +189,8 @@ def do_one(queue: litequeue.Queue, lease: litequeue.Lease, batch: list[litequeue
                     queue.extend_many(batch[batch.index(lease) :])
                     beat_at = time.monotonic()
         lease.complete(digest.hexdigest())
-    except OSError as exc:
-        lease.fail(f"{type(exc).__name__}: {exc}")
+    except OSError as exc:  # another try would not help: the file may not be read, or has gone
+        lease.fail(f"{type(exc).__name__}: {exc}", retryable=False)
     except LeaseConflict as exc:
         print(f"\na lease was lost, another worker has the job: {exc}", file=sys.stderr)
 
@@ -191,21 +200,26 @@ def report(queue: litequeue.Queue, folder: Path, files: list[bytes], killed_with
     from litequeue import JobState  # noqa: PLC0415 - exists once the environment is made
 
     done: dict[bytes, object] = {}
+    dead: dict[bytes, str | None] = {}
     leases = recovered = 0
     for job in jobs_of(queue):
+        assert isinstance(job.payload, bytes)  # noqa: S101 - for the type checker: `run` enqueued it
         leases += job.lease_generation
-        if job.state is JobState.COMPLETED and isinstance(job.payload, bytes):
+        recovered += job.reaps > 0 and job.state.is_terminal
+        if job.state is JobState.COMPLETED:
             done[job.payload] = job.result
-            recovered += job.reaps > 0
-    problems = [f"not done: {os.fsdecode(path)}" for path in files if path not in done]
+        elif job.state is JobState.DEAD:
+            dead[job.payload] = job.last_error
+    problems = [f"not done: {os.fsdecode(path)}" for path in files if path not in done and path not in dead]
+    problems += [f"dead: {os.fsdecode(path)}: {dead[path]}" for path in dead if digest_of(folder, path) is not None]
     problems += [f"wrong digest: {os.fsdecode(path)}" for path in done if done[path] != digest_of(folder, path)]
     if recovered < killed_with:
-        problems.append(f"the killed worker held {killed_with} jobs, only {recovered} were recovered and done")
+        problems.append(f"the killed worker held {killed_with} jobs, only {recovered} were recovered and ended")
     rows = {
         "jobs": len(files),
         "leases": leases,
         "recovered": recovered,
-        "dead": queue.stats().counts[JobState.DEAD],
+        "dead": len(dead),
         "jobs/s": f"{len(done) / seconds:.1f}",
     }
     print()
@@ -213,7 +227,11 @@ def report(queue: litequeue.Queue, folder: Path, files: list[bytes], killed_with
         print(f"{name:>10}  {value}")
     for problem in problems[:20]:
         print(f"WRONG: {problem}", file=sys.stderr)
+    for path in list(dead)[:20] if not problems else []:
+        print(f"a dead letter, as it should be: {dead[path]}")
     verdict = counted(len(problems), "problem") if problems else "every file was done and every digest is right"
+    if dead and not problems:
+        verdict = f"every file that may be read was done and every digest is right; {len(dead)} may not be read"
     print(f"\n{verdict} (one worker was killed with {counted(killed_with, 'lease')} in its hands)")
     return 1 if problems else 0
 
@@ -242,4 +260,7 @@ def digest_of(folder: Path, relative: bytes) -> str | None:
 
 if __name__ == "__main__":
     environment.ensure()
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
