@@ -88,6 +88,7 @@ class Maintenance:
             StorageLost, StorageCorrupt, QueueClosed: the file is of no more use.
         """
         pause_s = None if every is None else arguments.duration_us("every", every, positive=True) / 1_000_000
+        self._queue.reaper_interval()  # a file that is lost is said to be so, not that it has no room for a lock file
         leadership = Leadership(self._queue.path, "maintenance", self._queue.mode)
         is_standing_by = False
         try:

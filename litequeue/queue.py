@@ -105,7 +105,8 @@ class Queue(Verbs):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close. An error that ends the block is taken for a crash: what is held lapses, so that poison is counted."""
+        self._close(release=not isinstance(error, Exception))
 
     @property
     def path(self) -> str:
@@ -126,10 +127,16 @@ class Queue(Verbs):
     def close(self) -> None:
         """Release what this handle still holds, attempts given back, and close it; idempotent.
 
+        A handle that nobody closes, at its collection or at the end of the process, releases nothing: what it held
+        lapses and counts as an attempt, or a job that always ends its worker would never die (contract G6).
+
         Raises:
             UsageError: this thread has a transaction open on it.
         """
-        self._store.close()
+        self._close(release=True)
+
+    def _close(self, *, release: bool) -> None:
+        self._store.close(release=release)
         self._finalizer.detach()
 
     @contextmanager
@@ -142,16 +149,22 @@ class Queue(Verbs):
         Raises:
             QueueBusy: the lock was not had within `busy_timeout`.
         """
-        context = self._store.begin(durable=True)
-        tx = Transaction(self._store, context, self, self._rhythm, self.scope, self.worker_id)
+        self._store.refuse_inside()
+        context = None
+        tx = None
         try:
+            context = self._store.begin(durable=True)
+            tx = Transaction(self._store, context, self, self._rhythm, self.scope, self.worker_id)
             yield tx
             tx.finish()
-        except BaseException:
-            tx.abandon()
-            self._store.rollback(context)
+            self._store.commit(context)
+        except BaseException as exc:
+            if tx is not None:
+                tx.abandon()
+            meaning = self._store.undo(context, exc)
+            if meaning is not exc:
+                raise meaning from exc
             raise
-        self._store.commit(context)
 
     @contextmanager
     def lease_transaction(self, lease: Lease) -> Iterator[Transaction]:
@@ -205,12 +218,13 @@ class Queue(Verbs):
     def pull_in(self) -> int:
         """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
         self._store.refuse_inside()
-        return sum(
-            self._in_steps(
-                partial(upkeep.has_distant, scope=name), partial(upkeep.pull_in, scope=name, limit=upkeep.STEP)
-            )
-            for name in self._scopes(ANY)
-        )
+        pulled = 0
+        for name in self._scopes(ANY):
+            found = self._look(partial(upkeep.distant, scope=name))
+            for start in range(0, len(found), upkeep.STEP):
+                step = partial(upkeep.pull_in, found=found[start : start + upkeep.STEP])
+                pulled += self._do(step, durable=False)
+        return pulled
 
     def checkpoint_wal(self) -> int:
         """Copy the write-ahead log back into the file; cut it when it has grown beyond 64 MiB.
@@ -260,6 +274,6 @@ def _close_at_exit(store: Store) -> None:
     """Close a handle that nobody has closed: at its garbage collection, or at the end of the process."""
     store.hurry(_EXIT_TIMEOUT_S)
     try:
-        store.close()
+        store.close(release=False)
     except LiteQueueError as exc:
         _log.warning("%s was not closed: %s", store.place.path, exc)

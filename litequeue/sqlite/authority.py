@@ -25,6 +25,8 @@ _ASKING_PRAGMAS = frozenset(
     ]
 )
 _OURS = "litequeue_"
+_SEQUENCES = "sqlite_sequence"
+"""Where SQLite keeps which holder ids have been used."""
 
 
 def is_refused(action: int, first: str | None, second: str | None) -> bool:
@@ -38,4 +40,5 @@ def is_refused(action: int, first: str | None, second: str | None) -> bool:
         return second is not None and first not in _ASKING_PRAGMAS
     if action in _READS:
         return False
-    return any(name is not None and name.lower().startswith(_OURS) for name in (first, second))
+    names = [name.lower() for name in (first, second) if name is not None]
+    return any(name.startswith(_OURS) or name == _SEQUENCES for name in names)

@@ -21,12 +21,11 @@ from litequeue.sqlite.tripwire import Tripwire
 class Channel:
     """A connection and its lock."""
 
-    __slots__ = ("_lock", "_owner", "_path", "agreement", "connection", "patience", "tripwire")
+    __slots__ = ("_lock", "_path", "agreement", "connection", "patience", "tripwire")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self.connection: apsw.Connection | None = None
-        self._owner: int | None = None
         self.start_afresh()
 
     def take(self, deadline: float) -> None:
@@ -51,22 +50,21 @@ class Channel:
 
     def take_if_free(self, deadline: float) -> bool:
         """Wait for this thread's turn; tell whether it was had. Never waits for the thread itself."""
-        me = threading.get_ident()
-        if self._owner == me:
+        if self.is_mine():
             return False
-        if not self._lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return False
-        self._owner = me
-        return True
+        return self._lock.acquire(timeout=max(0.0, deadline - time.monotonic()))
 
     def give(self) -> None:
-        """End this thread's turn."""
-        self._owner = None
-        self._lock.release()
+        """End this thread's turn, if it has one."""
+        if self.is_mine():
+            self._lock.release()
 
     def is_mine(self) -> bool:
-        """Whether this thread has its turn just now."""
-        return self._owner == threading.get_ident()
+        """Whether this thread has its turn just now.
+
+        The lock knows its owner from the very moment it is taken, so no interrupt comes between the two.
+        """
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined] # noqa: SLF001 - as `threading.Condition` does
 
     def close(self, how: Callable[[apsw.Connection], None]) -> None:
         """Close the connection and forget what was known through it."""
@@ -79,8 +77,7 @@ class Channel:
     def start_afresh(self) -> None:
         """Forget the connection without closing it, and use a new lock."""
         self.connection = None
-        self._lock = threading.Lock()
-        self._owner = None
+        self._lock = threading.RLock()
         self.patience = Patience()
         self.tripwire = Tripwire(self._path)
         self.agreement = Agreement()

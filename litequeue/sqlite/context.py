@@ -8,6 +8,7 @@ ending it (`store`), and every verb.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import UUID
 
@@ -19,6 +20,14 @@ from litequeue.sqlite.rows import Row, Values
 if TYPE_CHECKING:
     from litequeue.lease import Lease
     from litequeue.settings import Settings
+
+
+class Stage(Enum):
+    """How far a transaction has come: what an exception means depends on it."""
+
+    OPEN = auto()
+    COMMITTING = auto()
+    COMMITTED = auto()
 
 
 class DeadLetter(NamedTuple):
@@ -50,19 +59,25 @@ class Context(Reader):
         "after_commit",
         "dead_letters",
         "dropped",
+        "epoch",
         "leases",
         "room",
         "settled",
+        "stage",
     )
 
     def __init__(
         self,
         reader: Reader,
+        epoch: int,
         holder_id: int | None,
         new_holder: Callable[[Context], int],
         room: Room,
     ) -> None:
         super().__init__(reader.connection, reader.now, reader.lease_now, reader.settings)
+        self.epoch = epoch
+        """Of the handle; a forked child's is another one."""
+        self.stage = Stage.OPEN
         self.room = room
         self._holder_id = holder_id
         self._new_holder = new_holder

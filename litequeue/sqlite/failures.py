@@ -46,6 +46,11 @@ def translate(exc: apsw.Error, path: str) -> LiteQueueError | None:  # noqa: PLR
             return None
 
 
+def damaged(path: str, cause: BaseException) -> StorageCorrupt:
+    """Say that a file holds what no queue wrote."""
+    return StorageCorrupt(f"{path} is damaged: a value in it is none that a queue writes ({cause})")
+
+
 def _code(exc: apsw.Error) -> int:
     """Return SQLite's extended result code; an error that apsw itself raises has none."""
     return getattr(exc, "extendedresult", 0)

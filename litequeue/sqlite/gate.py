@@ -28,7 +28,9 @@ class Gate:
         self._path = path
         self._mode = mode
         self._descriptor: int | None = None
-        self._is_held = False
+
+    def __del__(self) -> None:
+        self.close()  # an interrupted opening must not leave the others waiting
 
     def enter(self, deadline: float) -> bool:
         """Wait for a turn until `deadline` (`time.monotonic`), at most a second; tell whether it was had.
@@ -48,13 +50,11 @@ class Gate:
                     return False
                 time.sleep(_RETRY_S)
             else:
-                self._is_held = True
                 return True
 
     def leave(self) -> None:
-        """End the turn, if there was one."""
-        if self._is_held and self._descriptor is not None:
-            self._is_held = False
+        """End the turn; without one this does nothing."""
+        if self._descriptor is not None and fcntl is not None:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def close(self) -> None:
@@ -63,7 +63,6 @@ class Gate:
         In a forked child this is right, and `leave` never is: the lock belongs to the description that the child shares
         with its parent, and only an explicit unlock, or the last close, ends it.
         """
-        self._is_held = False
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):

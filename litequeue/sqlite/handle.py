@@ -12,6 +12,7 @@ import logging
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -24,11 +25,12 @@ from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.connection import abandon, close_last
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.opening import Place
-from litequeue.sqlite.tripwire import Identity
+from litequeue.sqlite.tripwire import ALL_FILES, Identity
 
 _log = logging.getLogger("litequeue")
 _spoiled: set[str] = set()
-"""Files on which this process inherited an open transaction: SQLite here believes in a lock that nobody holds."""
+"""Files on which this process inherited open connections: SQLite here believes in locks that nobody holds."""
+_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
 
 class Handle:
@@ -63,8 +65,20 @@ class Handle:
         self._lost_reason: str | None = None
         self._identity: Identity | None = None
         self._is_forking_safely = False
-        self._open(create=place.create, deadline=self.deadline())
         forks.register(self)
+        _handles.add(self)
+        deadline = self.deadline()
+        self.writer.take(deadline)  # a fork waits for the opening, as it waits for every verb
+        self.reader.take(deadline)
+        try:
+            self._open(create=place.create, deadline=deadline)
+        finally:
+            self.reader.give()
+            self.writer.give()
+
+    def is_inherited(self, path: str) -> bool:
+        """Whether this is a handle on that path of the process that this one was forked from, still as it was."""
+        return self.place.path == path and self._pid != os.getpid()
 
     @property
     def is_usable(self) -> bool:
@@ -86,7 +100,8 @@ class Handle:
             raise QueueClosed(f"this handle on {self.place.path} is closed")
         if self._lost_reason is not None:
             raise StorageLost(self._lost_reason)
-        if self._pid != os.getpid():  # a fork that ran no hooks: nothing that was inherited is used
+        if self._pid != os.getpid():  # a fork that ran no hooks: SQLite here has inherited the parent's connections
+            _spoiled.add(self.place.path)
             self._disown()
             channel.take(deadline)
         if channel.connection is None:
@@ -103,14 +118,18 @@ class Handle:
         """
         self._enter(self.gate, deadline)
 
-    def verify(self, channel: Channel, *, committed: bool = False) -> None:
-        """Make sure that the file and its `-wal` are still the ones that were opened.
+    def verify(self, channel: Channel, parts: tuple[int, ...], *, committed: bool = False) -> None:
+        """Make sure that the file and those beside it are still the ones that were opened.
 
         Raises:
             StorageLost: they are not; the handle is of no more use.
         """
-        if channel.tripwire.is_tripped():
+        if channel.tripwire.is_tripped(parts):
             raise self._lost("was replaced or removed underneath", committed=committed)
+
+    def is_closing_here(self) -> bool:
+        """Whether this very thread is closing the handle just now."""
+        return self._closer == threading.get_ident()
 
     @contextmanager
     def closing(self) -> Iterator[None]:
@@ -166,7 +185,7 @@ class Handle:
 
     def after_fork_in_child(self) -> None:
         """Begin afresh; a child that inherited an open transaction cannot use the file at all."""
-        if not self._is_forking_safely:
+        if not self._is_forking_safely and self.writer.connection is not None:
             _spoiled.add(self.place.path)
         self._disown()
 
@@ -186,10 +205,10 @@ class Handle:
     def _open(self, *, create: bool, deadline: float) -> None:
         """Open what is not open, under a gate of this opening's own: another thread may hold the handle's."""
         path = self.place.path
-        if path in _spoiled:
+        if path in _spoiled or any(other.is_inherited(path) for other in list(_handles)):
             raise UsageError(
-                f"this process was forked inside a transaction on {path}, so it cannot use the file; "
-                "start the child by spawn, or fork outside of transactions"
+                f"this process was forked inside a transaction on {path}, or by a program that does not tell Python, "
+                "so it cannot use the file; start the child by spawn, or fork outside of transactions"
             )
         gate = Gate(self.place.lock_path, self.place.mode)
         has_sidecar = os.path.exists(self.place.lock_path)
@@ -213,7 +232,7 @@ class Handle:
                     if channel is self.writer and channel.connection is not None:
                         self._equip(channel.connection)
         except CannotOpen as exc:
-            if self._identity is not None:
+            if self._identity is not None and not os.path.exists(self.place.path):
                 raise self._lost(f"cannot be opened again ({exc.reason})") from exc
             raise
         except BaseException:
@@ -233,6 +252,8 @@ class Handle:
         """Give the handle up: closing a connection now could checkpoint into a file that is not ours."""
         self._lost_reason = f"{self.place.path} {how}"
         for channel in (self.writer, self.reader):
+            if channel.connection is not None and channel.connection.in_transaction and channel.is_mine():
+                channel.connection.execute("ROLLBACK")  # writes nothing, and lets go of SQLite's lock
             abandon(channel.connection)
             channel.connection = None
         return StorageLost(self._lost_reason, committed=committed)
@@ -241,15 +262,16 @@ class Handle:
         try:
             gate.enter(deadline)
         except OSError as exc:
-            if self._identity is not None:
-                raise self._lost(f"has lost its lock file ({exc.strerror})") from exc
-            raise CannotOpen(self.place.path, f"no lock file can be made beside it: {exc.strerror}") from exc
+            if self._identity is not None and not os.path.exists(self.place.path):
+                raise self._lost("was removed underneath") from exc
+            raise CannotOpen(self.place.path, f"its lock file cannot be opened: {exc.strerror}") from exc
 
     def _let_go(self, close: Callable[[apsw.Connection], None], deadline: float) -> None:
         """Close both connections under the gate; what cannot be closed is abandoned."""
         try:
             if self._pid == os.getpid() and self._lost_reason is None:
                 self._enter(self.gate, deadline)
+                self.verify(self.writer, ALL_FILES)
                 for channel in (self.reader, self.writer):
                     channel.close(close)
         except (apsw.Error, LiteQueueError) as exc:

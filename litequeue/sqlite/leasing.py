@@ -42,17 +42,12 @@ class Wish(NamedTuple):
     limit: int
 
 
-def lease(context: Context, wish: Wish, holder: Holder) -> list[Lease]:
-    """Lease what stands at the head now, in order; empty when nothing does."""
-    while True:
-        heads = _heads(context, wish)
-        fit, unfit = _sort_out(context, heads)
-        if unfit:
-            moves.apply(context, unfit)
-        if fit:
-            return _take(context, wish, holder, fit)
-        if not unfit:
-            return []
+def lease(context: Context, wish: Wish, holder: Holder) -> tuple[list[Lease], int]:
+    """Lease what stands at the head now, in order; return also how many of the heads died here instead."""
+    fit, unfit = _sort_out(context, _heads(context, wish))
+    if unfit:
+        moves.apply(context, unfit)
+    return (_take(context, wish, holder, fit) if fit else []), len(unfit)
 
 
 def _sort_out(
@@ -200,5 +195,5 @@ def attempt(context: Context, wish: Wish, holder: Holder, rhythm: Rhythm) -> Att
     """
     if rhythm.is_due(wish.scope, context.lease_now) and upkeep.step(context, wish.scope) < upkeep.STEP:
         context.after_commit.append(partial(rhythm.done, wish.scope, context.lease_now))
-    leases = lease(context, wish, holder)
-    return Attempt(leases, 0 if leases else upkeep.step(context, wish.scope))
+    leases, buried = lease(context, wish, holder)
+    return Attempt(leases, 0 if leases else buried + upkeep.step(context, wish.scope))

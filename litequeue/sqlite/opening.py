@@ -14,14 +14,16 @@ from dataclasses import dataclass
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import CannotOpen, NotAQueue, StorageCorrupt
+from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, StorageLost
 from litequeue.settings import Settings
 from litequeue.sqlite import connection as connections
 from litequeue.sqlite import filesystem, schema
 from litequeue.sqlite.channel import Channel
-from litequeue.sqlite.failures import translate
+from litequeue.sqlite.failures import damaged, translate
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.statements import SQL
+
+_LEAST_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,10 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
     connections.check_library(given)
     if "\0" in given or not given:
         raise CannotOpen(repr(given), "it is not a path")
-    place = Place(os.path.realpath(given), mode, create)
+    try:
+        place = Place(os.path.realpath(given), mode, create)
+    except (OSError, UnicodeError) as exc:  # the working directory is gone, or a name that no file can have
+        raise CannotOpen(given.encode("utf-8", "replace").decode(), str(exc)) from exc
     kind = filesystem.kind_of(place.folder)
     verdict = filesystem.judge(kind)
     if verdict == "breaks" and not allow_network:
@@ -77,34 +82,52 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
         CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, QueueBusy: see contract §6.
     """
     channel.patience.deadline = deadline
+    if 0 < size_of(place.path) < _LEAST_BYTES:  # SQLite takes a file of one byte for an empty one
+        raise NotAQueue(place.path, "it is not an SQLite database")
     is_absent = create and not os.path.lexists(place.path)
     if is_absent:
         connections.make_file(place.path, place.mode)
+    has_log = os.path.exists(f"{place.path}-wal")
     connection = connections.connect(place.path, channel.patience, create=create)
     if is_absent:  # by name: opening the file here would drop SQLite's locks (DESIGN §3)
         os.chmod(place.path, place.mode)
     try:
-        try:
-            if schema.is_new(connection, place.path):
-                if not create:
-                    raise NotAQueue(place.path, "it is empty")
-                schema.create(connection, place.path, clock)
-            schema.check(connection, place.path)
-            connections.use_wal(connection, place.path)
-            connections.pragma(connection, "synchronous = FULL")
-            _notice_boot(connection, clock)
-            connection.execute("BEGIN")
-            connection.execute(SQL.settings_version).fetchall()
-            channel.tripwire.arm()
-            connection.execute("COMMIT")
-        except apsw.NotADBError as exc:
-            raise NotAQueue(place.path, "it is not an SQLite database") from exc
-        except apsw.Error as exc:
-            raise (translate(exc, place.path) or StorageCorrupt(f"{place.path} is damaged: {exc}")) from exc
-    except BaseException:
-        connection.close()
+        _make_ready(connection, place, clock, create=create)
+        connection.execute("BEGIN")
+        connection.execute(SQL.settings_version).fetchall()
+        channel.tripwire.arm()
+        connection.execute("COMMIT")
+    except BaseException as exc:
+        if has_log:
+            connection.close()
+        else:  # the log and the shared memory that reading has made go again
+            connections.close_last(connection)
+        if isinstance(exc, (apsw.Error, UnicodeDecodeError)):
+            raise _refusal(exc, place.path) from exc
         raise
     channel.connection = connection
+
+
+def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, create: bool) -> None:
+    """Make a new file a queue, or make sure that it is one; only then is anything about it changed."""
+    if schema.is_new(connection, place.path):
+        if not create:
+            raise NotAQueue(place.path, "it is empty")
+        schema.create(connection, place.path, clock)
+    schema.check(connection, place.path)
+    connections.use_wal(connection, place.path)
+    connections.pragma(connection, "synchronous = FULL")
+    _notice_boot(connection, clock)
+
+
+def _refusal(exc: apsw.Error | UnicodeDecodeError, path: str) -> LiteQueueError:
+    """Return what an error at opening means."""
+    if isinstance(exc, UnicodeDecodeError):
+        return damaged(path, exc)
+    if isinstance(exc, apsw.NotADBError):
+        return NotAQueue(path, "it is not an SQLite database")
+    meaning = translate(exc, path) or damaged(path, exc)
+    return CannotOpen(path, str(exc)) if isinstance(meaning, StorageLost) else meaning
 
 
 def size_of(path: str) -> int:

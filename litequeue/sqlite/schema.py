@@ -106,6 +106,18 @@ def check(connection: apsw.Connection, path: str) -> None:
         raise SchemaMismatch(path, f"queue tables {said}", f"those of version {VERSION}")
 
 
+def check_not_shadowed(connection: apsw.Connection, path: str) -> None:
+    """Refuse temporary tables by the names of the queue's: they would take what is written to those.
+
+    Raises:
+        SchemaMismatch: there is one.
+    """
+    names = connection.execute("SELECT name FROM sqlite_temp_schema").fetchall()
+    ours = sorted(str(name) for (name,) in names if str(name).lower().startswith(_PREFIX))
+    if ours:
+        raise SchemaMismatch(path, f"temporary tables named {', '.join(ours)}", "none of these names")
+
+
 def _ours(connection: apsw.Connection) -> frozenset[_Thing]:
     rows = connection.execute(_OBJECTS).fetchall()
     things = [_Thing(str(sort), str(name), str(table), str(sql)) for sort, name, table, sql in rows]

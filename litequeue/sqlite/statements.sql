@@ -82,10 +82,11 @@ INSERT INTO litequeue_body (job_id, scope, priority, created_at, payload) VALUES
 UPDATE litequeue_body SET priority = ?, created_at = ?, payload = ? WHERE job_id = ?;
 
 -- name: row_by_id
--- One statement over body and job: separate seeks miss a job that moves between them (DESIGN §2).
+-- One statement over body and job: separate seeks miss a job that moves between them (DESIGN §2). CROSS JOIN keeps the
+-- order of the tables, whatever ANALYZE has found.
 SELECT <row>
 FROM litequeue_body AS body
-JOIN litequeue_job AS job ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
+CROSS JOIN litequeue_job AS job NOT INDEXED ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
     AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
 WHERE body.job_id = ?;
 
@@ -262,7 +263,7 @@ SELECT min(not_before) FROM litequeue_job INDEXED BY litequeue_job_due WHERE sta
 -- name: record
 SELECT <record>
 FROM litequeue_body AS body
-JOIN litequeue_job AS job ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
+CROSS JOIN litequeue_job AS job NOT INDEXED ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
     AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
 LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
 LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id

@@ -19,18 +19,19 @@ from uuid import UUID
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy
+from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, UsageError
 from litequeue.lease import Fence, Lease
 from litequeue.sqlite import authority, opening, schema, settling
 from litequeue.sqlite.connection import CHECKPOINT_PAGES, pragma
-from litequeue.sqlite.context import Context
-from litequeue.sqlite.failures import translate
+from litequeue.sqlite.context import Context, Stage
+from litequeue.sqlite.failures import damaged, translate
 from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.handle import Handle
 from litequeue.sqlite.opening import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.tripwire import AFTER_COMMIT, ALL_FILES
 
 T = TypeVar("T")
 SQLValue = None | int | float | str | bytes
@@ -40,6 +41,8 @@ Durability = Literal["full", "enqueue", "normal"]
 _FULL, _NORMAL = "FULL", "NORMAL"
 _CHECKPOINT_AGAIN_PAGES = 1000
 """A checkpoint that readers held up is tried again after so many more pages."""
+_SIGNS_OF_DAMAGE = (apsw.ConstraintError, AttributeError, TypeError, UnicodeDecodeError, ValueError)
+"""What our own statements and records never raise, unless the file holds what no queue wrote."""
 _log = logging.getLogger("litequeue")
 
 
@@ -54,6 +57,8 @@ class Store:
         self._durability = durability
         self._room = Room(place.folder)
         self._holder_id: int | None = None
+        self._epoch = 0
+        self._context: Context | None = None
         self._synchronous = ""
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
@@ -72,57 +77,70 @@ class Store:
         Raises:
             LiteQueueError: see `begin` and `commit`, and whatever the work raises.
         """
-        context = self.begin(durable=durable)
+        self.refuse_inside()
+        context = None
         try:
+            context = self.begin(durable=durable)
             result = work(context)
+            self.commit(context)
         except BaseException as exc:
-            self.rollback(context)
-            self._forget(context.dropped)
-            if isinstance(exc, apsw.Error):
-                raise self.translated(exc) from exc
+            meaning = self.undo(context, exc)
+            if context is not None:
+                self._forget(context.dropped)
+            if isinstance(meaning, _SIGNS_OF_DAMAGE) and not isinstance(meaning, LiteQueueError):
+                meaning = damaged(self.place.path, meaning)
+            if meaning is not exc:
+                raise meaning from exc
             raise
-        self.commit(context)
         return result
 
     def begin(self, *, durable: bool) -> Context:
         """Begin a write transaction; `durable` verbs are synced in the mode `enqueue` too.
 
+        Call `refuse_inside` before, and let whatever this raises go to `undo`, which ends what was begun: an interrupt
+        may come at any point of it.
+
         Raises:
             QueueBusy: a lock was not had within `busy_timeout`.
-            UsageError: this thread has a transaction open on this handle.
             QueueClosed, StorageLost: the handle is of no more use.
         """
         deadline = self._handle.deadline()
         self._writer.take(deadline)
+        connection = self._handle.ready(self._writer, deadline)
+        self._handle.enter_gate(deadline)
+        wanted = _FULL if self._durability == "full" or (durable and self._durability == "enqueue") else _NORMAL
+        self._writer.patience.deadline = deadline
+        if self._synchronous != wanted:
+            pragma(connection, f"synchronous = {wanted}")
+            self._synchronous = wanted
         try:
-            connection = self._handle.ready(self._writer, deadline)
-            self._handle.enter_gate(deadline)
-            try:
-                return self._begin(connection, deadline, durable=durable)
-            except BaseException:
-                self._gate.leave()
-                raise
-        except BaseException:
-            self._writer.give()
-            raise
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError as exc:
+            waited = f"{self._handle.timeout_s:g} s"
+            raise QueueBusy(f"the write lock of {self.place.path} was not had within {waited}") from exc
+        self._handle.verify(self._writer, ALL_FILES)
+        reader = self._writer.agreement.writer(connection, self.clock)
+        self._context = Context(reader, self._epoch, self._holder_id, self._new_holder, self._room)
+        return self._context
 
     def commit(self, context: Context) -> None:
-        """Commit, and let the objects in memory know.
+        """Commit, let the objects in memory know, and let the next one in. What raises goes to `undo`.
 
         Raises:
-            OutcomeUnknown: the commit failed in a way that leaves open whether it happened.
             StorageLost: the file is no longer at its path; what was committed is in a file that is gone.
-            LiteQueueError: another failure; the transaction was rolled back.
+            UsageError: this process was forked inside the transaction.
         """
-        try:
-            self._commit(context)
-            self._handle.verify(self._writer, committed=True)
-            self._writer.agreement.committed(context.connection, context.settings)
-            self._remember(context)
-            if self._wal_pages >= self._checkpoint_at:
-                self._copy_back(context.connection)
-        finally:
-            self._end()
+        self._refuse_inherited(context)
+        context.stage = Stage.COMMITTING
+        self._wal_pages = 0
+        context.connection.execute("COMMIT")
+        context.stage = Stage.COMMITTED
+        self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
+        self._writer.agreement.committed(context.connection, context.settings)
+        self._remember(context)
+        if self._wal_pages >= self._checkpoint_at:
+            self._copy_back(context.connection)
+        self._end()
         for letter in context.dead_letters:
             _log.warning(
                 "job %s (%s) is dead: %s",
@@ -132,16 +150,37 @@ class Store:
                 extra={"job_id": str(letter.job_id), "kind": letter.kind},
             )
 
-    def rollback(self, context: Context) -> None:
-        """Undo everything; leases taken in it are void."""
-        context.void_leases()
+    def undo(self, context: Context | None, exc: BaseException) -> BaseException:
+        """Find out what an exception out of a transaction means, at whatever point it came (contract G11).
+
+        Rolls back what was not committed, so that its leases are void, and lets the next one in. An interrupt after the
+        commit gets a note that says so. `context` is `None` when `begin` has not returned one. Returns what is to be
+        raised: `OutcomeUnknown` when the commit itself failed in a way that leaves open whether it happened, the error
+        of this package that says the same, or `exc`.
+        """
         try:
-            if context.connection.in_transaction:
-                context.connection.execute("ROLLBACK")
-        except apsw.Error as exc:
-            raise self.translated(exc) from exc
+            is_mine = self._writer.is_mine()
+            context = self._context if context is None and is_mine else context
+            if context is not None and context.epoch != self._epoch:
+                return exc  # the fork's parent has the transaction, the locks and the connection
+            if context is not None and self._has_committed(context, exc):
+                self._remember(context)
+                if not isinstance(exc, LiteQueueError):
+                    exc.add_note("litequeue: the transaction had been committed when this came")
+                return exc
+            if context is not None:
+                context.void_leases()
+            was_open = is_mine and self._roll_back()
+            is_committing = context is not None and context.stage is Stage.COMMITTING
+            if is_committing and isinstance(exc, apsw.IOError) and not was_open:
+                return OutcomeUnknown(f"the commit to {self.place.path} failed ({exc}): it may or may not survive")
+            return self.translated(exc) if isinstance(exc, apsw.Error) else exc
         finally:
-            self._end()
+            try:
+                self._end()
+            except BaseException:  # an interrupt at its very door
+                self._end()
+                raise
 
     def run_guarded(self, context: Context, sql: str, parameters: Parameters) -> list[Values]:
         """Run the caller's own statements: no transaction control, no ATTACH, nothing on the queue's tables."""
@@ -153,6 +192,7 @@ class Store:
             self._is_guarding = False
         if self._has_altered:  # SQLite does not say beforehand what a table is renamed to
             schema.check(context.connection, self.place.path)
+            schema.check_not_shadowed(context.connection, self.place.path)
         return cast("list[Values]", rows)
 
     # --- reading
@@ -166,22 +206,27 @@ class Store:
             QueueClosed, StorageLost: the handle is of no more use.
         """
         deadline = self._handle.deadline()
-        self._reader.take(deadline)
+        self._reader.refuse_inside()
         try:
+            self._reader.take(deadline)
             connection = self._handle.ready(self._reader, deadline)
             self._reader.patience.deadline = deadline
-            try:
-                connection.execute("BEGIN")
-                try:
-                    yield self._reader.agreement.reader(connection, self.clock)
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("COMMIT")
-            except apsw.Error as exc:
-                raise self.translated(exc) from exc
-            self._handle.verify(self._reader)
+            connection.execute("BEGIN")
+            yield self._reader.agreement.reader(connection, self.clock)
+            connection.execute("COMMIT")
+            self._handle.verify(self._reader, AFTER_COMMIT)
+        except apsw.Error as exc:
+            raise self.translated(exc) from exc
+        except _SIGNS_OF_DAMAGE as exc:
+            if isinstance(exc, LiteQueueError):
+                raise
+            raise damaged(self.place.path, exc) from exc
         finally:
-            self._reader.give()
+            try:
+                self._end_read()
+            except BaseException:  # an interrupt at its very door
+                self._end_read()
+                raise
 
     def is_mine(self) -> bool:
         """Whether this thread has the write transaction open just now."""
@@ -209,6 +254,7 @@ class Store:
             connection = self._handle.ready(self._writer, deadline)
             self._handle.enter_gate(deadline)
             try:
+                self._handle.verify(self._writer, ALL_FILES)
                 self._writer.patience.deadline = time.monotonic()
                 size = opening.size_of(self.place.path + "-wal")
                 if size > truncate_bytes and self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE) == 0:
@@ -219,7 +265,7 @@ class Store:
             finally:
                 self._gate.leave()
         finally:
-            self._writer.give()
+            self._end()
 
     # --- the end
 
@@ -227,16 +273,20 @@ class Store:
         """Wait no longer than this for any lock from here on: the process is about to end."""
         self._handle.timeout_s = min(self._handle.timeout_s, timeout_s)
 
-    def close(self) -> None:
-        """Release what is still held and close both connections; idempotent. No verb comes between the two.
+    def close(self, *, release: bool) -> None:
+        """Release what is still held, if asked to, and close both connections; idempotent.
+
+        No verb comes between the two. What is not released lapses, as after a crash.
 
         Raises:
             QueueBusy: another thread is in a transaction for longer than `busy_timeout`.
             UsageError: this thread has a transaction open.
         """
         self.refuse_inside()
+        if self._handle.is_closing_here():  # a signal handler inside this thread's own close
+            return
         with self._handle.closing():
-            if self._handle.is_usable and (self.held or self._holder_id is not None):
+            if release and self._handle.is_usable and (self.held or self._holder_id is not None):
                 try:
                     self.write(self._give_back, durable=False)
                 except LiteQueueError as exc:
@@ -245,56 +295,15 @@ class Store:
 
     # --- inside
 
-    def _begin(self, connection: apsw.Connection, deadline: float, *, durable: bool) -> Context:
-        wanted = _FULL if self._durability == "full" or (durable and self._durability == "enqueue") else _NORMAL
-        self._writer.patience.deadline = deadline
-        try:
-            if self._synchronous != wanted:
-                pragma(connection, f"synchronous = {wanted}")
-                self._synchronous = wanted
-            connection.execute("BEGIN IMMEDIATE")
-        except apsw.BusyError as exc:
-            raise QueueBusy(
-                f"the write lock of {self.place.path} was not had within {self._handle.timeout_s:g} s"
-            ) from exc
-        except apsw.Error as exc:
-            raise self.translated(exc) from exc
-        try:
-            self._handle.verify(self._writer)
-            reader = self._writer.agreement.writer(connection, self.clock)
-            return Context(reader, self._holder_id, self._new_holder, self._room)
-        except BaseException as exc:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            if isinstance(exc, apsw.Error):
-                raise self.translated(exc) from exc
-            raise
+    def _has_committed(self, context: Context, exc: BaseException) -> bool:
+        """Tell whether the commit has happened: the hook has seen it, or COMMIT ended without an error of its own."""
+        if context.stage is Stage.COMMITTING:
+            return self._wal_pages > 0 or not (isinstance(exc, apsw.Error) or context.connection.in_transaction)
+        return context.stage is Stage.COMMITTED
 
-    def _commit(self, context: Context) -> None:
-        """Run COMMIT and find out what an exception out of it means (contract G11)."""
-        connection = context.connection
-        self._wal_pages = 0
-        try:
-            connection.execute("COMMIT")
-        except BaseException as exc:
-            if self._wal_pages:  # the hook has seen the commit in the log: it happened, whatever came after
-                self._remember(context)
-                if isinstance(exc, apsw.Error):
-                    _log.warning("an error after a commit that did happen: %s", exc)
-                    return
-                exc.add_note("litequeue: the transaction had been committed when this came")
-                raise
-            context.void_leases()
-            was_open = connection.in_transaction
-            if was_open:
-                connection.execute("ROLLBACK")
-            if not isinstance(exc, apsw.Error):
-                exc.add_note("litequeue: the transaction was not committed")
-                raise
-            if isinstance(exc, apsw.IOError) and not was_open:
-                reason = f"the commit to {self.place.path} failed ({exc}): it may or may not survive"
-                raise OutcomeUnknown(reason) from exc
-            raise self.translated(exc) from exc
+    def _refuse_inherited(self, context: Context) -> None:
+        if context.epoch != self._epoch:
+            raise UsageError("this process was forked inside this transaction: only its parent can end it")
 
     def _remember(self, context: Context) -> None:
         for lease in context.leases:
@@ -310,10 +319,27 @@ class Store:
             if self.held.get(lease.job_id) == lease.fence:
                 del self.held[lease.job_id]
 
+    def _roll_back(self) -> bool:
+        """Undo what is open on the connection that writes; tell whether anything was."""
+        connection = self._writer.connection
+        if connection is None or not connection.in_transaction:
+            return False
+        connection.execute("ROLLBACK")
+        return True
+
     def _end(self) -> None:
-        """Let the next one in, whatever happened."""
-        self._gate.leave()
-        self._writer.give()
+        """Let the next one in, whatever happened; an interrupted end is simply ended again."""
+        if self._writer.is_mine():
+            self._context = None
+            self._gate.leave()
+            self._writer.give()
+
+    def _end_read(self) -> None:
+        if self._reader.is_mine():
+            connection = self._reader.connection
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
+            self._reader.give()
 
     def _equip(self, connection: apsw.Connection) -> None:
         connection.set_authorizer(self._authorize)
@@ -321,6 +347,8 @@ class Store:
         self._synchronous = _FULL
 
     def _start_afresh(self) -> None:
+        self._epoch += 1
+        self._context = None
         self._is_guarding = False
         self._holder_id = None
         self.held = {}

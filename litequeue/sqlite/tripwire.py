@@ -1,8 +1,8 @@
 """The tripwire, which tells whether the file that we write to is still the one at its path.
 
-Owns the identity (device, inode) of the database and of its `-wal`. Invariant: it only ever asks for the inode, with
-`statx`: asking for times makes ext4 write the inode at the next fsync, which costs a commit about 75 µs (DESIGN §3).
-Falls back to `os.stat` where `statx` is missing. It is a late alarm; the protection is the gate.
+Owns the identity (device, inode) of the database, of its `-wal` and of its `-shm`. Invariant: it only ever asks for the
+inode, with `statx`: asking for times makes ext4 write the inode at the next fsync, which costs a commit about 75 µs
+(DESIGN §3). Falls back to `os.stat` where `statx` is missing. It is a late alarm; the protection is the gate.
 """
 
 from __future__ import annotations
@@ -23,38 +23,40 @@ _INODE_OFFSET = 32
 _DEVICE_OFFSET = 136
 
 
+FILE, LOG, SHARED = 0, 1, 2
+ALL_FILES = (FILE, LOG, SHARED)
+"""Before anything is written or closed: with another `-shm` than the others', SQLite's locks protect nobody."""
+AFTER_COMMIT = (FILE, LOG)
+"""Before anything is acknowledged: is it where the others will look for it?"""
+
+
 class Tripwire:
-    """Remembers which file and which `-wal` were opened, and tells when either is another or gone."""
+    """Remembers which database, `-wal` and `-shm` were opened, and tells when one of them is another or gone."""
 
     def __init__(self, path: str) -> None:
-        self._paths = (os.fsencode(path), os.fsencode(path + "-wal"))
+        self._paths = tuple(os.fsencode(path + suffix) for suffix in ("", "-wal", "-shm"))
         self._identify = _identifier()
         self._armed: tuple[Identity | None, ...] | None = None
 
     @property
     def file(self) -> Identity | None:
         """The database's identity when armed."""
-        return self._armed[0] if self._armed else None
+        return self._armed[FILE] if self._armed else None
 
     def arm(self) -> None:
-        """Remember what is at the paths now; both files exist once a transaction has begun."""
-        self._armed = self._look()
+        """Remember what is at the paths now; all three exist once a transaction has begun."""
+        self._armed = tuple(self._identify(path) for path in self._paths)
 
     def disarm(self) -> None:
         """Forget: the connection is about to be closed."""
         self._armed = None
 
-    def is_tripped(self) -> bool:
-        """Tell whether either file is no longer the remembered one."""
-        return self._armed is not None and self._look() != self._armed
-
-    def _look(self) -> tuple[Identity | None, ...]:
-        return (self._identify(self._paths[0]), self._identify(self._paths[1]))
-
-
-def identity_of(path: str) -> Identity | None:
-    """Return the device and inode at a path, or `None` when nothing is there."""
-    return _by_stat(os.fsencode(path))
+    def is_tripped(self, parts: tuple[int, ...]) -> bool:
+        """Tell whether one of these files is no longer the remembered one."""
+        armed = self._armed
+        if armed is None:
+            return False
+        return any(self._identify(self._paths[part]) != armed[part] for part in parts)
 
 
 def _by_stat(path: bytes) -> Identity | None:

@@ -70,18 +70,24 @@ def step(context: Context, scope: str) -> int:
     return reap(context, STEP) + expire(context, scope, STEP) + promote(context, scope, STEP)
 
 
-def pull_in(context: Context, scope: str, limit: int) -> int:
-    """Shorten up to `limit` back-offs of a scope that a backward step of the wall clock made longer (§5)."""
-    pulled = 0
-    for row in _rows(context, SQL.distant, scope, context.now + _least_cap_us(context.settings)):
+def distant(reader: Reader, scope: str) -> list[tuple[Row, int]]:
+    """Find the back-offs of a scope that a backward step of the wall clock made longer, and the gates to set (§5).
+
+    Looks at every back-off that is longer than its kind's cap, without the lock.
+    """
+    found = []
+    for row in _rows(reader, SQL.distant, scope, reader.now + _least_cap_us(reader.settings)):
         old_gate = row.not_before or 0
-        gate = rules.pulled_in(old_gate, _last_event_at(context, row), context.now)
-        if gate is not None and gate < old_gate:
-            context.write_exactly(SQL.regate, [(gate, *row.key, row.lease_generation)])
-            pulled += 1
-            if pulled == limit:
-                break
-    return pulled
+        if old_gate - reader.now > reader.settings.of(row.kind).backoff_cap_us:
+            gate = rules.pulled_in(old_gate, _last_event_at(reader, row), reader.now)
+            if gate is not None and gate < old_gate:
+                found.append((row, gate))
+    return found
+
+
+def pull_in(context: Context, found: list[tuple[Row, int]]) -> int:
+    """Set the gates of those jobs that still stand as they were found; return how many."""
+    return sum(context.write(SQL.regate, (gate, *row.key, row.lease_generation)) for row, gate in found)
 
 
 def scopes(reader: Reader) -> Iterator[str]:
@@ -105,11 +111,6 @@ def has_due(reader: Reader, scope: str) -> bool:
 def has_overdue(reader: Reader, scope: str) -> bool:
     """Tell whether `expire` would find something."""
     return reader.one(SQL.overdue, scope, reader.now, 1) is not None
-
-
-def has_distant(reader: Reader, scope: str) -> bool:
-    """Tell whether `pull_in` would have anything to look at."""
-    return bool(reader.all(SQL.distant, scope, reader.now + _least_cap_us(reader.settings)))
 
 
 def prunable(reader: Reader, after: Key | None) -> Prunable:

@@ -174,9 +174,9 @@ def test_a_full_queue_takes_no_more_jobs_and_all_acknowledgements(queue: Queue) 
     assert taken > 10
     before = queue.stats().total
     with pytest.raises(QueueFull):
-        queue.enqueue_many(NewJob("work", b"x" * 2000) for _ in range(3))
+        queue.enqueue_many(NewJob("work", b"x" * 20_000) for _ in range(3))
     with pytest.raises(QueueFull):
-        leases[0].complete(then=[NewJob("work", b"x" * 2000)])
+        leases[0].complete(then=[NewJob("work", b"x" * 20_000)])
     assert queue.stats().total == before
     leases[0].complete("done")
     leases[1].fail("boom")

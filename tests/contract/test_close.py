@@ -183,15 +183,37 @@ def test_a_closed_handle_answers_queue_closed(make_queue: MakeQueue, verb: str, 
     assert other.list() == before
 
 
-def test_a_handle_that_nobody_closed_closes_itself(make_queue: MakeQueue, clock: FakeClock, tmp_path: Path) -> None:
-    """A forgotten handle gives back what it holds when it is collected (§4, G5)."""
+def test_what_a_forgotten_handle_held_lapses_and_counts(
+    make_queue: MakeQueue, clock: FakeClock, tmp_path: Path
+) -> None:
+    """Nobody closed it, so it gives nothing back: a job that always ends its worker must die in the end (G5, G6)."""
     other = make_queue()
     other.enqueue("work")
     forgotten = litequeue.open(tmp_path / "queue.db", clock=clock)
     assert len(forgotten.lease_many(1)) == 1
     del forgotten
     gc.collect()
-    assert other.stats().counts[JobState.PENDING] == 1
+    assert other.stats().counts[JobState.LEASED] == 1
+    clock.advance(300)
+    assert other.reap_expired() == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [(MemoryError, JobState.LEASED), (SystemExit, JobState.PENDING), (KeyboardInterrupt, JobState.PENDING)],
+)
+def test_a_block_that_an_error_ends_releases_nothing(
+    make_queue: MakeQueue, clock: FakeClock, tmp_path: Path, error: type[BaseException], state: JobState
+) -> None:
+    """An error that nobody caught is a crash, and counts (G6); being told to stop is an orderly end (§4)."""
+    other = make_queue()
+    other.enqueue("work")
+    with suppress(BaseException), litequeue.open(tmp_path / "queue.db", clock=clock) as queue:
+        queue.lease_next()
+        raise error
+    (job,) = other.list()
+    assert job.state is state
+    assert job.attempts == (job.state is JobState.LEASED)
 
 
 @pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
