@@ -13,7 +13,7 @@ from typing import NamedTuple, cast
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import NotAQueue, SchemaMismatch
+from litequeue.errors import NotAQueue, SchemaMismatch, StorageCorrupt
 from litequeue.sqlite.connection import PAGE_BYTES, check_encoding, pragma, use_wal
 
 VERSION = 1
@@ -38,12 +38,15 @@ def is_new(connection: apsw.Connection, path: str) -> bool:
 
     Raises:
         NotAQueue: it holds something else: tables of an application but no queue, or another application's mark.
+        StorageCorrupt: it was a queue.
     """
     names = [cast("str", row[0]) for row in connection.execute("SELECT name FROM sqlite_schema").fetchall()]
     if f"{_PREFIX}meta" in names:
         return False
     mark = cast("int", pragma(connection, "application_id"))
-    if names or mark not in (0, APPLICATION_ID):
+    if mark == APPLICATION_ID and not names:  # mark and tables are made in one transaction
+        raise StorageCorrupt(f"{path} is damaged: it is marked as a queue, and its tables are gone")
+    if names or mark != 0:
         others = ", ".join(sorted(names)[:3]) or f"application id {mark:#x}"
         raise NotAQueue(path, f"it belongs to another application ({others})")
     return True

@@ -51,7 +51,7 @@ class Tripwire:
         """Forget: the connection is about to be closed."""
         self._armed = None
 
-    def is_tripped(self, parts: tuple[int, ...]) -> bool:
+    def is_tripped(self, parts: tuple[int, ...] = ALL_FILES) -> bool:
         """Tell whether one of these files is no longer the remembered one."""
         armed = self._armed
         if armed is None:
