@@ -7,7 +7,6 @@ value and the bounds. Leaves out: payloads (`codec`) and what a state allows (`r
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -114,12 +113,7 @@ def timeout_s(argument: str, value: object) -> float:
 
 def number(argument: str, value: object, least: float, most: float) -> float:
     """Check a finite number between two bounds, both included."""
-    if (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and math.isfinite(value)
-        and least <= value <= most
-    ):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= most:
         return float(value)
     raise UsageError.of(argument, value, f"a number from {least:g} to {most:g}")
 

@@ -8,7 +8,8 @@ Leaves out: the size limit, which is a setting and so is checked inside the tran
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ MAX_ERROR_BYTES = 8192
 _PREFIX = bytes([VERSION])
 _TRANSITIONS = list(Transition)
 _CODES = {transition: code for code, transition in enumerate(_TRANSITIONS)}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT_EVENTS_BYTES = 3072
 """Trimming goes below the limit by a quarter, so that it is paid once in many events."""
 _MAX_DEPTH = 500
@@ -39,7 +41,7 @@ def encode(value: object, what: str = "payload") -> bytes:
             or nesting that is too deep; the message says where.
     """
     try:
-        packed: bytes = msgpack.packb(value, datetime=True)
+        packed: bytes = msgpack.packb(value, datetime=True, default=_plain)
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise PayloadError(f"{what} cannot be stored: {_culprit(value) or exc}") from exc
     if len(packed) > _MAX_DEPTH and isinstance(value, (list, tuple, dict)) and not _unpacks(packed):
@@ -98,10 +100,7 @@ def decode_events(encoded: bytes, job_id: UUID) -> list[Event]:
         RecordError: the bytes are not a run of events.
     """
     try:
-        return [
-            Event(item[0], _TRANSITIONS[item[1]], item[2] if len(item) > 2 else "")  # noqa: PLR2004 - the detail
-            for item in _raw_events(encoded)
-        ]
+        return [Event(at, _TRANSITIONS[code], *(detail or ("",))) for at, code, *detail in _raw_events(encoded)]
     except Exception as exc:
         reason = str(exc) or type(exc).__name__
         raise RecordError(f"job {job_id}: its event log cannot be read: {reason}", job_id=job_id) from exc
@@ -151,7 +150,24 @@ DECODER = Decoder(value=decode, events=decode_events)
 def _raw_events(encoded: bytes) -> list[list[Any]]:
     unpacker = msgpack.Unpacker(max_buffer_size=0)
     unpacker.feed(encoded)
-    return list(unpacker)
+    events = []
+    end = 0
+    for event in unpacker:
+        events.append(event)
+        end = unpacker.tell()
+    if end != len(encoded):
+        raise ValueError("it is cut off")
+    if not all(_is_event(event) for event in events):
+        raise ValueError("not a run of events")
+    return events
+
+
+def _is_event(item: object) -> bool:
+    match item:
+        case [int(), int(code)] | [int(), int(code), str()]:
+            return 0 <= code < len(_TRANSITIONS)
+        case _:
+            return False
 
 
 def _hashable_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
@@ -159,7 +175,28 @@ def _hashable_keys(pairs: list[tuple[Any, Any]]) -> dict[Any, Any]:
 
 
 def _as_key(key: Any) -> Any:
-    return tuple(_as_key(item) for item in key) if isinstance(key, list) else key
+    """Turn a list, which was a tuple, back into one, and the lists in it; without recursion, however deep it is."""
+    if not isinstance(key, list):
+        return key
+    open_lists: list[tuple[Iterator[Any], list[Any]]] = [(iter(key), [])]
+    while True:
+        items, done = open_lists[-1]
+        inner = next((item for item in items if not _keep(item, done)), None)
+        if inner is not None:
+            open_lists.append((iter(inner), []))
+            continue
+        open_lists.pop()
+        if not open_lists:
+            return tuple(done)
+        open_lists[-1][1].append(tuple(done))
+
+
+def _keep(item: object, done: list[Any]) -> bool:
+    """Take over an item that is no list; tell whether it was one."""
+    if isinstance(item, list):
+        return False
+    done.append(item)
+    return True
 
 
 def _culprit(whole: object) -> str | None:
@@ -170,8 +207,9 @@ def _culprit(whole: object) -> str | None:
         if depth > _MAX_DEPTH:
             return "nested too deep"
         if isinstance(value, dict):
-            parts += [(key, f"key {key!r} of {path}", depth + 1) for key in value]
-            parts += [(item, f"{path}.{key}", depth + 1) for key, item in value.items()]
+            parts += [(key, f"key {_shown(key)} of {path}", depth + 1) for key in value]
+            names = [(key if isinstance(key, str) else _shown(key), item) for key, item in value.items()]
+            parts += [(item, f"{path}.{name}", depth + 1) for name, item in names]
         elif isinstance(value, (list, tuple)):
             parts += [(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         elif not _packs(value):
@@ -192,10 +230,25 @@ def _unpacks(packed: bytes) -> bool:
 
 def _packs(value: object) -> bool:
     try:
-        msgpack.packb(value, datetime=True)
+        msgpack.packb(value, datetime=True, default=_plain)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return False
     return True
+
+
+def _plain(value: object) -> object:
+    """Take a datetime of another class for what it is; msgpack knows its own class only."""
+    if type(value) is not datetime and isinstance(value, datetime) and value.utcoffset() is not None:
+        return _EPOCH + (value - _EPOCH)
+    raise TypeError(f"{type(value).__name__} is no msgpack value")
+
+
+def _shown(key: object) -> str:
+    """Write a key out, for a message."""
+    try:
+        return repr(key)
+    except (ValueError, RecursionError):
+        return f"a {type(key).__name__}"
 
 
 def _reason(value: object) -> str:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 class LiteQueueError(Exception):
     """The root of every error of this package."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Travel between processes whatever `__init__` takes."""
+        return _rebuilt, (type(self), self.args, vars(self))
+
 
 class UsageError(LiteQueueError, ValueError):
     """An argument is out of its bounds, or a call is not allowed here.
@@ -52,7 +56,10 @@ class UsageError(LiteQueueError, ValueError):
     @classmethod
     def of(cls, argument: str, value: object, bounds: str) -> UsageError:
         """Build the usual message: the argument, its value and the bounds."""
-        shown = repr(value)
+        try:
+            shown = repr(value)
+        except ValueError:  # Python writes out no integer beyond some thousands of digits
+            shown = f"a {type(value).__name__} that is too long to show"
         if len(shown) > _SHOWN_CHARS:
             shown = f"{shown[:_SHOWN_CHARS]}… ({len(shown)} characters)"
         return cls(f"{argument} must be {bounds}, not {shown}", argument=argument, value=value, bounds=bounds)
@@ -164,6 +171,13 @@ class StorageLost(LiteQueueError):
 
 class OutcomeUnknown(LiteQueueError):
     """The commit failed in a way that leaves open whether it happened. Look the job up before repeating the call."""
+
+
+def _rebuilt(kind: type[LiteQueueError], arguments: tuple[object, ...], data: dict[str, object]) -> LiteQueueError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    vars(error).update(data)
+    return error
 
 
 _SHOWN_CHARS = 80

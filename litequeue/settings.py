@@ -48,6 +48,14 @@ class Spec:
         """
         if value is None and self.optional:
             return None
+        try:
+            return self._in_bounds(name, value)
+        except UsageError as exc:
+            if self.optional:
+                raise UsageError.of(name, value, f"{exc.bounds}, or none") from None
+            raise
+
+    def _in_bounds(self, name: str, value: object) -> Value:
         match self.form:
             case "seconds":
                 return self._seconds(name, value)
@@ -65,14 +73,8 @@ class Spec:
                 raise UsageError.of(name, value, "true or false")
 
     def _seconds(self, name: str, value: object) -> float:
-        given = value.total_seconds() if isinstance(value, timedelta) else value
-        try:
-            arguments.duration_us(name, given, positive=self.positive, most_s=self.most)
-        except UsageError as exc:
-            if self.optional:
-                raise UsageError.of(name, value, f"{exc.bounds}, or none") from None
-            raise
-        return cast("float", given)
+        arguments.duration_us(name, value, positive=self.positive, most_s=self.most)
+        return cast("float", value.total_seconds() if isinstance(value, timedelta) else value)
 
 
 SPECS: Mapping[str, Spec] = {

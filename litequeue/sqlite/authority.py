@@ -25,8 +25,6 @@ _ASKING_PRAGMAS = frozenset(
     ]
 )
 _OURS = "litequeue_"
-_SEQUENCES = "sqlite_sequence"
-"""Where SQLite keeps which holder ids have been used."""
 
 
 def is_refused(action: int, first: str | None, second: str | None) -> bool:
@@ -37,8 +35,10 @@ def is_refused(action: int, first: str | None, second: str | None) -> bool:
     if action in _FORBIDDEN:
         return True
     if action == apsw.SQLITE_PRAGMA:
-        return second is not None and first not in _ASKING_PRAGMAS
+        return second is not None and (first or "").lower() not in _ASKING_PRAGMAS
     if action in _READS:
         return False
+    if action == apsw.SQLITE_UPDATE:
+        second = None  # a column of the caller's own table may have any name
     names = [name.lower() for name in (first, second) if name is not None]
-    return any(name.startswith(_OURS) or name == _SEQUENCES for name in names)
+    return any(name.startswith(_OURS) for name in names)

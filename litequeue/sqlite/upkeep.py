@@ -151,7 +151,7 @@ def _last_event_at(reader: Reader, row: Row) -> int:
     """Return when a job's last event was logged, by the wall clock of then; 0 when its log cannot be read."""
     with contextlib.suppress(RecordError):
         events = codec.decode_events(reader.all(SQL.events, *row.key)[0][0], row.uuid)
-        return max((event.at for event in events), default=0)
+        return events[-1].at if events else 0
     return 0
 
 

@@ -1,0 +1,130 @@
+"""The tree of errors, and the data that each carries (§9, G11)."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import re
+from uuid import UUID
+
+import pytest
+
+import litequeue
+from litequeue import errors
+from litequeue.errors import (
+    CannotOpen,
+    DuplicateJob,
+    InvalidTransition,
+    JobNotFound,
+    LeaseConflict,
+    LiteQueueError,
+    NotAQueue,
+    OutcomeUnknown,
+    PayloadError,
+    QueueBusy,
+    QueueClosed,
+    QueueFull,
+    RecordError,
+    SchemaMismatch,
+    StorageCorrupt,
+    StorageLost,
+    UsageError,
+)
+
+ID = UUID("01977420-dc00-7000-8000-000000000001")
+
+TREE = [
+    *("UsageError", "PayloadError", "RecordError", "JobNotFound", "DuplicateJob", "LeaseConflict", "InvalidTransition"),
+    *("QueueBusy", "QueueFull", "QueueClosed", "CannotOpen", "NotAQueue", "SchemaMismatch", "StorageCorrupt"),
+    *("StorageLost", "OutcomeUnknown"),
+]
+"""What the contract lists under `LiteQueueError`."""
+
+# Each error, and what it says: its attributes, and the words of its message.
+EXAMPLES: list[tuple[LiteQueueError, dict[str, object], list[str]]] = [
+    (
+        UsageError.of("priority", 256, "a whole number from 0 to 255"),
+        {"argument": "priority", "value": 256, "bounds": "a whole number from 0 to 255"},
+        ["priority must be a whole number from 0 to 255, not 256"],
+    ),
+    (UsageError("not here"), {"argument": None, "value": None, "bounds": None}, ["not here"]),
+    (PayloadError("too large"), {}, ["too large"]),
+    (RecordError("garbage", job_id=ID), {"job_id": ID}, ["garbage"]),
+    (JobNotFound(ID), {"job_id": ID}, [str(ID)]),
+    (DuplicateJob("taken", job_id=ID, idempotency_key="k"), {"job_id": ID, "idempotency_key": "k"}, ["taken"]),
+    (
+        LeaseConflict(ID, 7, "the job is dead"),
+        {"job_id": ID, "lease_generation": 7, "reason": "the job is dead"},
+        [str(ID), "7", "the job is dead"],
+    ),
+    (
+        InvalidTransition(ID, "completed", "cancel"),
+        {"job_id": ID, "state": "completed", "verb": "cancel"},
+        [f"cannot cancel job {ID}: it is completed"],
+    ),
+    (QueueBusy("locked"), {}, ["locked"]),
+    (QueueFull("no room"), {}, ["no room"]),
+    (QueueClosed("closed"), {}, ["closed"]),
+    (CannotOpen("/a/b", "no such folder"), {"path": "/a/b", "reason": "no such folder"}, ["/a/b", "no such folder"]),
+    (NotAQueue("/a/b", "it is text"), {"path": "/a/b", "reason": "it is text"}, ["/a/b", "it is text"]),
+    (
+        SchemaMismatch("/a/b", "version 9", "version 1"),
+        {"path": "/a/b", "found": "version 9", "expected": "version 1"},
+        ["/a/b", "version 9", "version 1"],
+    ),
+    (StorageCorrupt("malformed"), {}, ["malformed"]),
+    (StorageLost("replaced"), {"committed": False}, ["replaced"]),
+    (StorageLost("replaced", committed=True), {"committed": True}, ["replaced"]),
+    (OutcomeUnknown("who knows"), {}, ["who knows"]),
+]
+NAMES = [f"{type(error).__name__}-{number}" for number, (error, *_) in enumerate(EXAMPLES)]
+
+
+def test_the_tree_is_the_contracts() -> None:
+    """One root, all others directly below it, and no more; `UsageError` is a `ValueError` too (§9)."""
+    found = {name: item for name, item in vars(errors).items() if isinstance(item, type)}
+    assert set(found) == {"LiteQueueError", *TREE}
+    assert {name: item.__bases__ for name, item in found.items()} == {
+        "LiteQueueError": (Exception,),
+        "UsageError": (LiteQueueError, ValueError),
+        **{name: (LiteQueueError,) for name in TREE if name != "UsageError"},
+    }
+
+
+def test_every_error_can_be_caught_by_name_from_the_package() -> None:
+    """`litequeue.LeaseConflict` is all that one needs (§9)."""
+    for name in ("LiteQueueError", *TREE):
+        assert getattr(litequeue, name) is getattr(errors, name)
+        assert name in litequeue.__all__
+
+
+def test_the_tree_drawn_in_the_module_is_the_tree() -> None:
+    """A drawing that lies is worse than none (§9)."""
+    assert re.findall(r"[├└]── (\w+)", errors.__doc__ or "") == TREE
+
+
+def test_every_error_has_its_example_here() -> None:
+    """So that none carries data that nobody looks at (§9)."""
+    assert {type(error).__name__ for error, *_ in EXAMPLES} == set(TREE)
+
+
+@pytest.mark.parametrize(("error", "attributes", "words"), EXAMPLES, ids=NAMES)
+def test_an_error_carries_its_data_as_attributes_and_says_it(
+    error: LiteQueueError, attributes: dict[str, object], words: list[str]
+) -> None:
+    """No caller has to parse a message, and no reader to look at attributes (§6, §9)."""
+    assert vars(error) == attributes
+    for word in words:
+        assert word in str(error)
+
+
+@pytest.mark.parametrize(("error", "attributes", "words"), EXAMPLES, ids=NAMES)
+def test_an_error_travels_between_processes(
+    error: LiteQueueError, attributes: dict[str, object], words: list[str]
+) -> None:
+    """A pool of processes hands its workers' errors back by pickle: one that cannot be read breaks the pool (§9)."""
+    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301 - our own
+        assert type(twin) is type(error)
+        assert vars(twin) == attributes
+        assert str(twin) == str(error)
+    assert words

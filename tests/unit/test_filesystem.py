@@ -1,0 +1,83 @@
+"""What the mount table's text and the verdicts leave open beside `tests/sqlite/test_file_systems.py` (§6)."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from litequeue.sqlite import filesystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("escaped", "name"),
+    [
+        (r"a\040b", "a b"),
+        (r"a\011b", "a\tb"),
+        (r"a\012b", "a\nb"),
+        (r"a\134b", "a\\b"),
+        (r"a\134040b", r"a\040b"),
+        (r"a\040-\040b", "a - b"),
+        (r"\043a", "#a"),
+        ("é", "é"),
+    ],
+)
+def test_the_escapes_of_a_mount_point_are_undone(escaped: str, name: str) -> None:
+    """White space and the backslash itself, each once (§6; proc(5), mountinfo)."""
+    table = f"1 1 0:1 / / rw - ext4 /dev/a rw\n2 1 0:2 / /mnt/{escaped} rw - nfs4 server:/x rw\n"
+    assert filesystem.kind_in(table, f"/mnt/{name}/deep") == "nfs4"
+    assert filesystem.kind_in(table, f"/mnt/{name}x") == "ext4"
+
+
+@pytest.mark.parametrize("tags", ["", "shared:1 ", "shared:1 master:2 propagate_from:3 unbindable "])
+def test_any_number_of_tags_may_stand_before_the_hyphen(tags: str) -> None:
+    """Optional fields (§6; proc(5), mountinfo)."""
+    assert filesystem.kind_in(f"2 1 0:2 / /mnt rw {tags}- cifs //server/a rw\n", "/mnt") == "cifs"
+
+
+@pytest.mark.parametrize(
+    ("kind", "verdict"),
+    [
+        *((kind, "breaks") for kind in ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs")),
+        *((kind, "sound") for kind in ("ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay", None)),
+        *((kind, "unknown") for kind in ("fuse", "fuseblk", "fuse.sshfs", "fuse.ext4", "EXT4", "new", "")),
+    ],
+)
+def test_a_verdict_is_by_the_whole_name(kind: str | None, verdict: str) -> None:
+    """Known to break SQLite, known to be sound, or neither; what cannot be known is no reason (§6)."""
+    assert filesystem.judge(kind) == verdict
+
+
+def test_room_is_asked_for_at_most_ten_times_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left is what is free less the reserve; where nobody tells, it is not known (§6 `QueueFull`)."""
+    moment = 5.0
+    free: int | None = filesystem.FREE_SPACE_RESERVE_BYTES + 7
+    asked = []
+
+    def answer(folder: str) -> int | None:
+        asked.append(folder)
+        return free
+
+    monkeypatch.setattr(filesystem, "free_bytes", answer)
+    monkeypatch.setattr(filesystem, "time", SimpleNamespace(monotonic=lambda: moment))
+    room = filesystem.Room(str(tmp_path))
+    assert room.left_bytes() == 7
+    free = 0
+    moment += 0.0999
+    assert room.left_bytes() == 7
+    moment += 0.001
+    assert room.left_bytes() == -filesystem.FREE_SPACE_RESERVE_BYTES
+    free = None
+    moment += 0.2
+    assert room.left_bytes() is None
+    assert asked == [str(tmp_path)] * 3
+
+
+def test_the_free_space_of_a_folder_is_that_of_an_ordinary_user(tmp_path: Path) -> None:
+    """Or not known (§6)."""
+    free = filesystem.free_bytes(str(tmp_path))
+    assert free is None or free >= 0

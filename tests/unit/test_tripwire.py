@@ -1,0 +1,164 @@
+"""The identities of the file, its log and its shared memory: what trips the wire, and what does not (§6, DESIGN §3).
+
+The files here are plain ones that no SQLite has open.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from litequeue.sqlite import tripwire
+from litequeue.sqlite.tripwire import AFTER_COMMIT, ALL_FILES, Tripwire
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture(params=["cheapest", "stat"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Ask for identities in this platform's cheapest way, and in the one that all platforms have."""
+    name: str = request.param
+    if name == "stat":
+        monkeypatch.setattr(tripwire, "_identifier", lambda: tripwire._by_stat)
+    return name
+
+
+SUFFIXES = ["", "-wal", "-shm"]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Give a file with its log and its shared memory beside it; its name is not plain."""
+    file = tmp_path / "jobs é%20.queue"
+    for suffix in SUFFIXES:
+        beside(file, suffix).write_bytes(b"content")
+    return file
+
+
+@pytest.fixture
+def wire(path: Path) -> Tripwire:
+    """Give a wire that is armed on the three files."""
+    armed = Tripwire(str(path))
+    armed.arm()
+    return armed
+
+
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a file that belongs to another."""
+    return path.with_name(path.name + suffix)
+
+
+def is_noticed(wire: Tripwire, suffix: str) -> bool:
+    """Tell whether the loss of that file trips the wire, and is looked for when it has to be.
+
+    Before a write all three count; after a commit a lost shared memory is no reason to take the word back.
+    """
+    assert wire.is_tripped(AFTER_COMMIT) is (wire.is_tripped(ALL_FILES) and suffix != "-shm")
+    return wire.is_tripped(ALL_FILES)
+
+
+def test_a_wire_that_is_not_armed_never_trips(path: Path) -> None:
+    """Nothing is remembered yet (DESIGN §3)."""
+    wire = Tripwire(str(path))
+    assert wire.file is None
+    path.unlink()
+    assert not wire.is_tripped(ALL_FILES)
+
+
+def test_what_happens_to_a_file_in_its_place_does_not_trip_it(path: Path, wire: Tripwire) -> None:
+    """Writing, growing, shrinking, other times, another mode, another link to it: it is still the file (§6)."""
+    path.write_bytes(b"longer than before")
+    os.truncate(path, 1)
+    os.utime(path, (1, 1))
+    path.chmod(0o600)
+    path.with_name("link").hardlink_to(path)
+    beside(path, "-wal").write_bytes(b"")
+    beside(path, "-shm").write_bytes(b"")
+    assert not wire.is_tripped(ALL_FILES)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_renamed_file_trips_it_until_it_is_back(path: Path, wire: Tripwire, suffix: str) -> None:
+    """Each of the three; the identity goes with the file, not with the name (§6)."""
+    file = beside(path, suffix)
+    moved = file.rename(file.with_name("moved"))
+    assert is_noticed(wire, suffix)
+    moved.rename(file)
+    assert not is_noticed(wire, suffix)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_replaced_file_trips_it_although_it_is_the_same_in_content(path: Path, wire: Tripwire, suffix: str) -> None:
+    """As a restored backup is (§6)."""
+    file = beside(path, suffix)
+    copied = file.with_name("copy")
+    copied.write_bytes(file.read_bytes())
+    copied.replace(file)
+    assert is_noticed(wire, suffix)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_deleted_file_trips_it_also_when_it_is_made_again(path: Path, wire: Tripwire, suffix: str) -> None:
+    """Whoever has the old one open, as a handle has, keeps its inode from being used again (§6)."""
+    file = beside(path, suffix)
+    with file.open("rb"):
+        file.unlink()
+        assert is_noticed(wire, suffix)
+        file.write_bytes(b"")
+        assert is_noticed(wire, suffix)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_that_was_not_there_trips_it(path: Path, suffix: str) -> None:
+    """It is somebody else's (§6)."""
+    file = beside(path, suffix)
+    file.unlink()
+    wire = Tripwire(str(path))
+    wire.arm()
+    assert not is_noticed(wire, suffix)
+    file.write_bytes(b"")
+    assert is_noticed(wire, suffix)
+
+
+def test_a_folder_that_is_gone_trips_it(path: Path, wire: Tripwire) -> None:
+    """Nothing at the path is another thing at the path (§6)."""
+    path.parent.rename(path.parent.with_name(f"{path.parent.name}-moved"))
+    assert is_noticed(wire, "")
+
+
+def test_a_wire_that_was_disarmed_forgets_and_can_be_armed_anew(path: Path, wire: Tripwire) -> None:
+    """As a connection is closed and opened (DESIGN §3)."""
+    old = wire.file
+    copied = path.with_name("copy")
+    copied.write_bytes(b"")
+    copied.replace(path)
+    wire.disarm()
+    assert wire.file is None
+    assert not wire.is_tripped(ALL_FILES)
+    wire.arm()
+    assert not wire.is_tripped(ALL_FILES)
+    assert wire.file is not None
+    assert wire.file != old
+
+
+def test_wires_on_the_same_file_see_the_same_identity(path: Path, wire: Tripwire, tmp_path: Path) -> None:
+    """Through another name, too; another file has another one (DESIGN §3)."""
+    (tmp_path / "link").hardlink_to(path)
+    (tmp_path / "symbolic").symlink_to(path)
+    (tmp_path / "other").write_bytes(b"file")
+    found = {}
+    for name in ("link", "symbolic", "other"):
+        another = Tripwire(str(tmp_path / name))
+        another.arm()
+        found[name] = another.file
+    assert found["link"] == found["symbolic"] == wire.file
+    assert found["other"] != wire.file
+
+
+def test_the_identity_has_the_inode(path: Path, wire: Tripwire) -> None:
+    """Whatever way it was asked for (DESIGN §3)."""
+    assert wire.file is not None
+    assert wire.file[1] == path.stat().st_ino
