@@ -309,12 +309,13 @@ def folded(move: Move, not_before: int | None, expires_at: int | None, now: int)
     return Move(to, move.attempts, move.reaps, latest, expires_at, events=move.events, error=move.error)
 
 
-def pulled_in(not_before: int, set_at: int, now: int) -> int | None:
+def pulled_in(not_before: int, set_at: int, now: int, usual_us: int) -> int | None:
     """Return the gate to set instead after the wall clock stepped back, or `None` when it stands.
 
-    A gate that was set at a time that is yet to come was set by another clock; what was meant is its length (§5).
+    A gate that was set at a time that is yet to come was set by another clock; what was meant is its length (§5). One
+    that has been pulled in before seems shorter than it is, so it waits the usual length of its kind at least.
     """
-    return now + (not_before - set_at) if set_at > now else None
+    return now + max(not_before - set_at, usual_us) if set_at > now else None
 
 
 def retention_us(state: JobState, kept: Retentions, *, has_key: bool, window_us: int) -> int | None:

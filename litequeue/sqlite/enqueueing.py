@@ -15,7 +15,6 @@ from litequeue.errors import DuplicateJob, PayloadError, QueueFull, UsageError
 from litequeue.ids import new_job_ids
 from litequeue.model import Enqueued, JobState, NewJob, OnConflict, Transition, storable_scope
 from litequeue.rules import Repeat
-from litequeue.sqlite import moves
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.filesystem import FREE_SPACE_RESERVE_BYTES
 from litequeue.sqlite.inserting import Insert, Tails, insert
@@ -163,9 +162,6 @@ def _enqueue_keyed(context: Context, job: Encoded, key: str) -> Enqueued | None:
     if other is None:
         since = context.now - context.settings.idempotency_window_us
         other = _find(context, SQL.row_by_done_key, job.scope, job.kind, key, since)
-    if other is not None and JobState(other.state).is_waiting and rules.is_expired(other, context.now):
-        moves.apply(context, [(other, rules.expire(other, context.now))])  # it can no longer start: its key is free
-        other = None
     if other is None:
         return None
     match rules.repeat_of_key(JobState(other.state), job.on_conflict):

@@ -135,14 +135,14 @@ def _binding(context: Context, row: Row, move: Move) -> Values:
 
 
 def _write_outcome(context: Context, row: Row, move: Move, result: bytes | None) -> None:
-    """Keep what the ended run left; a first run that left nothing costs nothing."""
+    """Keep what the ended run left; a success without a result clears the error of an earlier one."""
     if move.error is not None:
         error = codec.clip(move.error, codec.MAX_ERROR_BYTES)
         context.write(SQL.outcome_put, (row.job_id, None, error))
     elif move.to is JobState.COMPLETED:
         if result is not None:
             context.write(SQL.outcome_put, (row.job_id, result, None))
-        elif row.lease_generation > 1:
+        else:  # also at a first run: the job may have expired before, and been retried
             context.write(SQL.outcome_remove, (row.job_id,))
 
 

@@ -78,8 +78,10 @@ def distant(reader: Reader, scope: str) -> list[tuple[Row, int]]:
     found = []
     for row in _rows(reader, SQL.distant, scope, reader.now + _least_cap_us(reader.settings)):
         old_gate = row.not_before or 0
-        if old_gate - reader.now > reader.settings.of(row.kind).backoff_cap_us:
-            gate = rules.pulled_in(old_gate, _last_event_at(reader, row), reader.now)
+        settings = reader.settings.of(row.kind)
+        if old_gate - reader.now > settings.backoff_cap_us:
+            usual_us = settings.backoff_us(row.attempts, 1.0)
+            gate = rules.pulled_in(old_gate, _last_event_at(reader, row), reader.now, usual_us)
             if gate is not None and gate < old_gate:
                 found.append((row, gate))
     return found

@@ -334,7 +334,7 @@ def test_a_lock_file_without_permission_is_refused(
     lock.touch()
     lock.chmod(0o000)
     line = processes.run("stats", before=obedient).line_of_failure(1)
-    assert line == f"cannot open {db}: no lock file can be made beside it: Permission denied"
+    assert line == f"cannot open {db}: its lock file cannot be opened: Permission denied"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a name that is no UTF-8 exists on POSIX only")

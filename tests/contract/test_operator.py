@@ -209,3 +209,14 @@ def test_a_hundred_jobs_in_bulk_are_one_transaction(queue: Queue) -> None:
         assert tx.stats().counts[JobState.CANCELLED] == 100
         raise RuntimeError
     assert queue.stats().counts[JobState.PENDING] == 100
+
+
+def test_a_first_run_that_succeeds_clears_that_the_job_had_expired(queue: Queue, clock: FakeClock) -> None:
+    """Expired before anybody leased it, retried, done: no error is left of the last run (§2, V10)."""
+    job_id = queue.enqueue("work", expires=1).job_id
+    clock.advance(2)
+    assert queue.lease_next() is None
+    queue.retry(job_id)
+    (lease,) = queue.lease_many(1)
+    lease.complete()
+    assert queue.get(job_id).last_error is None

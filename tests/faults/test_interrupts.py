@@ -1,0 +1,134 @@
+"""An interrupt (Ctrl-C, an exception of a signal handler) in the middle of a verb.
+
+Python raises it between two steps of its own, so it is tried at each function that a verb enters, one after the other;
+inside COMMIT too, by the hook that SQLite calls there. What is promised: whoever was interrupted is told the truth
+(G11), and the file stays free for everybody else (G5).
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+import litequeue
+from litequeue import JobState, QueueBusy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from litequeue import Queue
+    from tests.faults.children import Children, Parent
+
+pytestmark = pytest.mark.slow
+
+
+class Interrupt(BaseException):
+    """What the signal handler raises."""
+
+
+class Interrupted(NamedTuple):
+    """What came of a verb that was interrupted; the exception itself is gone, with all that it kept alive."""
+
+    place: str
+    error: str | None
+    says_done: bool
+
+
+def _interrupt_at(nth: int, work: Callable[[], object]) -> Interrupted:
+    """Raise at the n-th function that `work` enters."""
+    left = nth
+    place = ""
+
+    def at_each_call(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal left, place
+        if event == "call":
+            left -= 1
+            if left == 0:
+                place = f"{nth} {Path(frame.f_code.co_filename).name} {frame.f_code.co_qualname}"
+                sys.setprofile(None)
+                raise Interrupt
+
+    sys.setprofile(at_each_call)
+    try:
+        work()
+    except BaseException as exc:  # noqa: BLE001 - also what an interrupt has led to
+        says_done = any("had been committed" in note for note in getattr(exc, "__notes__", []))
+        return Interrupted(place, type(exc).__name__, says_done)
+    finally:
+        sys.setprofile(None)
+    return Interrupted(place, None, says_done=True)
+
+
+def _transact(queue: Queue) -> None:
+    with queue.transaction() as tx:
+        tx.execute("INSERT INTO mine VALUES (1)")
+        tx.enqueue("new")
+
+
+def _cases(queue: Queue) -> dict[str, tuple[Callable[[], object], Callable[[Queue], bool]]]:
+    """Return each verb, ready to be called, with the question whether it has been done."""
+    job_id = queue.enqueue("old").job_id
+    lease = queue.lease_next(["old"])
+    assert lease is not None
+    ready = queue.enqueue("ready").job_id
+
+    def is_in(state: JobState, one: object) -> Callable[[Queue], bool]:
+        return lambda other: other.get(str(one)).state is state
+
+    def has_new(other: Queue) -> bool:
+        return bool(other.list(kind="new"))
+
+    return {
+        "enqueue": (lambda: queue.enqueue("new"), has_new),
+        "transaction": (lambda: _transact(queue), has_new),
+        "lease_next": (lambda: queue.lease_next(["ready"]), is_in(JobState.LEASED, ready)),
+        "complete": (lease.complete, is_in(JobState.COMPLETED, job_id)),
+        "set": (lambda: queue.set("lease_ttl", 7), lambda other: other.settings()["lease_ttl"] == 7),
+    }
+
+
+def _interrupt_everywhere(parent: Parent, path: str, verb: str) -> None:
+    """Interrupt a verb at each function that it enters, each time in a fresh file; tell what was wrong where."""
+    wrong: dict[str, list[str]] = {"untrue": [], "other errors": [], "still locked": []}
+    with litequeue.open(path) as queue, queue.transaction() as tx:
+        tx.execute("CREATE TABLE mine (a)")
+    for nth in itertools.count(1):
+        copy = shutil.copyfile(path, f"{path}{nth}")
+        queue = litequeue.open(copy, durability="normal", busy_timeout=0.1)
+        other = litequeue.open(copy, durability="normal", busy_timeout=0.1)
+        work, is_done = _cases(queue)[verb]
+        other.stats()  # what follows looks with fresh eyes
+        came = _interrupt_at(nth, work)
+        if came.error is None:
+            break
+        gc.collect()
+        if came.error != "Interrupt":
+            wrong["other errors"].append(f"{came.place}: {came.error}")
+        if is_done(other) != came.says_done:
+            wrong["untrue"].append(f"{came.place}: it was {'done' if is_done(other) else 'not done'}")
+        try:
+            other.enqueue("of another handle")
+        except QueueBusy:
+            wrong["still locked"].append(came.place)
+    assert nth > 20, "the verb was interrupted at many places"
+    parent.result(wrong)
+    os._exit(0)  # some handles may be past closing
+
+
+@pytest.mark.parametrize("verb", ["enqueue", "transaction", "lease_next", "complete", "set"])
+def test_an_interrupted_verb_tells_whether_it_was_committed_and_leaves_the_file_free(
+    path: str, processes: Children, verb: str
+) -> None:
+    """An interrupt after the commit says so, and any other one means that nothing was done (G11).
+
+    None leaves a write transaction open: it would stop every other process until this one ends (G5).
+    """
+    assert processes.run(_interrupt_everywhere, path, verb) == {"untrue": [], "other errors": [], "still locked": []}

@@ -1,0 +1,167 @@
+"""What the machine may ask of the queue, drawn by Hypothesis: few scopes, kinds, keys and times, so that they meet."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+from uuid import UUID
+
+from hypothesis import strategies as st
+
+from litequeue import SYSTEM
+from litequeue.model import OnConflict, Scope
+
+Verb = Literal["complete", "fail", "fail for good", "extend", "release", "checkpoint", "note"]
+
+IDS = tuple(UUID(int=0xFEED << 100 | 4 << 76 | 2 << 62 | number) for number in range(1, 4))
+NEVER = UUID(int=0xDEAD << 100 | 4 << 76 | 2 << 62)
+"""An id that no job has."""
+WORKERS = ("ann", "bob")
+
+
+def fresh_id(number: int) -> UUID:
+    """Return an id of its own, always the same: ids break ties, and a failure has to be repeatable."""
+    return UUID(int=0xF00D << 112 | 4 << 76 | 2 << 62 | number)
+
+
+class Enqueue(NamedTuple):
+    """A job to enqueue; `run_in` is the distance of its date from now, in seconds."""
+
+    kind: str
+    scope: Scope | None
+    priority: int
+    delay: float | None
+    run_in: int | None
+    expires: float | None
+    max_attempts: int | None
+    key: str | None
+    on_conflict: OnConflict
+    job_id: UUID | None
+
+
+class Lease(NamedTuple):
+    """A lease call; the worker `None` is the handle's own."""
+
+    kinds: tuple[str, ...] | None
+    scope: Scope | None
+    limit: int
+    worker: str | None
+    ttl: float | None
+
+
+class Say(NamedTuple):
+    """What holders say: with the leases so many calls ago, or for how many seconds."""
+
+    verb: Verb
+    ages: list[int]
+    seconds: float | None
+    then: Enqueue | None
+
+
+class Operate(NamedTuple):
+    """What an operator says of the jobs that were made so many jobs ago; -1 is a job that never was."""
+
+    verb: Literal["cancel", "retry"]
+    ages: list[int]
+
+
+class Set(NamedTuple):
+    """A change of a setting."""
+
+    name: str
+    value: float | bool | None
+    kind: str | None
+
+
+Ask = Enqueue | Lease | Say | Operate | Set
+
+_kinds = st.sampled_from(("embed", "ingest:pdf", "ingest:txt", "ingest"))
+_scopes = st.sampled_from((None, None, None, None, "other", SYSTEM))
+
+
+def _enqueues(
+    keys: st.SearchStrategy[str | None], ids: st.SearchStrategy[UUID | None], kinds: st.SearchStrategy[str] = _kinds
+) -> st.SearchStrategy[Enqueue]:
+    conflicts: tuple[OnConflict, ...] = ("return", "raise", "reset", "reset")
+    return st.builds(
+        Enqueue,
+        kind=kinds,
+        scope=_scopes,
+        priority=st.sampled_from((100, 100, 7)),
+        delay=st.sampled_from((None, None, None, None, None, 0, 0.5, 5, 3600)),
+        run_in=st.sampled_from((None, None, None, None, -5, 5)),
+        expires=st.sampled_from((None, None, None, None, None, None, None, 0, 3, 60)),
+        max_attempts=st.sampled_from((None, None, 1, 2)),
+        key=keys,
+        on_conflict=st.sampled_from(conflicts),
+        job_id=ids,
+    )
+
+
+plain = _enqueues(st.none(), st.none())
+keyed = _enqueues(st.sampled_from(("k1", "k2")), st.none(), st.sampled_from(("embed", "ingest:pdf")))
+named = _enqueues(st.sampled_from((None, None, "k1")), st.sampled_from(IDS))
+enqueues = st.one_of(plain, keyed, named)
+leases = st.builds(
+    Lease,
+    kinds=st.sampled_from(
+        (
+            None,
+            None,
+            None,
+            None,
+            ("ingest:",),
+            ("embed",),
+            ("ingest:pdf", "embed"),
+            ("ingest:", "ingest:pdf", "embed"),
+            ("none",),
+        )
+    ),
+    scope=_scopes,
+    limit=st.sampled_from((1, 1, 2, 5)),
+    worker=st.sampled_from((None, *WORKERS)),
+    ttl=st.sampled_from((None, None, 1, 1, 30)),
+)
+_seconds = st.sampled_from((None, None, 0.5, 5, 7200))
+_recent = st.sampled_from((0, 0, 0, 1, 1, 2, 3, 5, 9))
+
+
+def _says(verbs: tuple[Verb, ...], most: int, then: st.SearchStrategy[Enqueue | None]) -> st.SearchStrategy[Say]:
+    ages = st.lists(_recent, min_size=min(most, 2), max_size=most, unique=True)
+    return st.builds(Say, verb=st.sampled_from(verbs), ages=ages, seconds=_seconds, then=then)
+
+
+ends = _says(("complete", "complete", "fail", "fail", "fail for good", "release"), 1, st.none() | plain)
+writes = _says(("extend", "checkpoint", "note"), 1, st.none())
+batches = _says(("complete", "fail", "fail for good", "extend", "release"), 4, st.none())
+says = st.one_of(ends, ends, writes, batches)
+runs: st.SearchStrategy[list[Say]] = st.lists(st.one_of(ends, ends, writes, batches), min_size=1, max_size=3)
+operates = st.builds(
+    Operate,
+    verb=st.sampled_from(("cancel", "retry")),
+    ages=st.lists(st.integers(-1, 9), min_size=1, max_size=3, unique=True),
+)
+sets = st.sampled_from(
+    (
+        Set("max_attempts", 2, None),
+        Set("max_attempts", 1, "ingest:"),
+        Set("max_attempts", 3, "ingest:pdf"),
+        Set("lease_ttl", 2, "ingest:"),
+        Set("lease_ttl", 60, None),
+        Set("backoff_base", 0, None),
+        Set("backoff_base", 7200, "embed"),
+        Set("backoff_cap", 2, "ingest:txt"),
+        Set("backoff_cap", 20, None),
+        Set("idempotency_window", 0, None),
+        Set("idempotency_window", 60, None),
+        Set("completed_retention", 0, None),
+        Set("completed_retention", 5, "ingest:"),
+        Set("completed_retention", None, "embed"),
+        Set("cancelled_retention", 0, None),
+        Set("dead_retention", 0, "ingest:"),
+        Set("dead_retention", 60, None),
+        Set("refuse_lapsed", value=True, kind=None),
+        Set("refuse_lapsed", value=False, kind=None),
+    )
+)
+steps: st.SearchStrategy[Ask] = st.one_of(enqueues, enqueues, leases, leases, says, says, operates, sets)
+"""For several things in a row, in a `transaction()` or out of one."""

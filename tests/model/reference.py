@@ -1,0 +1,426 @@
+"""The queue as a dictionary: what the contract's §3, §4, §5 and §8 promise, said a second time.
+
+Written from the contract alone. It shares nothing with the package but the public records, so that a wrong rule
+there is not a wrong rule here. Where the contract leaves room (which of several orders, how soon a lease call does
+upkeep), the model takes what the real queue did from a set of allowed outcomes. Leaves out: bytes, locks, durability,
+event texts.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from uuid import UUID
+
+from litequeue import DuplicateJob, InvalidTransition, Job, JobNotFound, JobState, LeaseConflict, NewJob
+from litequeue.model import Scope
+from litequeue.testing import FakeClock
+from tests.model.agreed import Agreed
+from tests.model.records import (
+    ACTIVE,
+    BEFORE_BOOT,
+    CANCELLED,
+    COMPLETED,
+    DEAD,
+    EPOCH,
+    LEASED,
+    PENDING,
+    RETRYABLE,
+    SCHEDULED,
+    WAITING,
+    Answer,
+    Entry,
+    Pause,
+    Refused,
+    Token,
+    Trigger,
+    Wish,
+    is_unnamed,
+    matches,
+    microseconds,
+    scope_key,
+    together,
+)
+
+
+@dataclass
+class Model:
+    """All jobs, and the settings they live under."""
+
+    clock: FakeClock
+    jobs: dict[UUID, Entry] = field(default_factory=dict)
+    settings: Agreed = field(default_factory=Agreed)
+    unnamed: int = 0
+
+    def copy(self) -> Model:
+        """Return a twin that shares nothing but the clock."""
+        jobs = {job_id: copy.copy(job) for job_id, job in self.jobs.items()}
+        return Model(self.clock, jobs, self.settings.copy(), self.unnamed)
+
+    @property
+    def now(self) -> int:
+        """Return the wall clock."""
+        return self.clock.wall_us()
+
+    @property
+    def lease_now(self) -> int:
+        """Return the lease clock: within a boot, the monotonic one."""
+        return self.clock.monotonic_us()
+
+    # --- enqueue: V1, V2, G4
+
+    def enqueue(self, new: NewJob, default_scope: Scope) -> Answer:
+        """Enqueue one job. A repeated id is the same job, but a `reset` of its own key is a trigger: none is lost."""
+        scope = default_scope if new.scope is None else new.scope
+        same = self.jobs.get(new.job_id) if isinstance(new.job_id, UUID) else None
+        if same is not None:
+            if (same.scope, same.kind) != (scope, new.kind):
+                raise Refused(DuplicateJob)
+            is_trigger = new.on_conflict == "reset" and same.key is not None and new.idempotency_key == same.key
+            if same.state is COMPLETED or (same.state in ACTIVE and not is_trigger):
+                return Answer(created=False, owners=[same])
+        times = self._times(new)
+        if new.idempotency_key is not None:
+            owned = self._by_key(scope, new, new.idempotency_key, times)
+            if owned is not None:
+                return owned
+        if same is None:
+            return Answer(created=True, owners=[self._add(scope, new, *times)])
+        same.created = self._next_created(scope, new.priority)
+        same.payload, same.priority, same.max_attempts = new.payload, new.priority, new.max_attempts
+        same.attempts = same.reaps = 0
+        same.finished_at, same.key = None, new.idempotency_key
+        self._gate(same, *times)
+        return Answer(created=True, owners=[same])
+
+    def _by_key(self, scope: Scope, new: NewJob, key: str, times: tuple[int | None, int | None]) -> Answer | None:
+        owners = self._owners(scope, new.kind, key)
+        if owners and new.on_conflict == "raise":
+            raise Refused(DuplicateJob)
+        if not owners or (new.on_conflict == "reset" and owners[0].state is COMPLETED):
+            return None
+        if new.on_conflict == "reset":
+            self._reset(owners[0], new, *times)
+        return Answer(created=False, owners=owners)
+
+    def _gate(self, job: Entry, not_before: int | None, expires_at: int | None) -> None:
+        """Let a job wait for its time; one that is not to come is none."""
+        is_ready = not_before is None or not_before <= self.now
+        job.state = PENDING if is_ready else SCHEDULED
+        job.not_before, job.expires_at, job.pause = None if is_ready else not_before, expires_at, None
+
+    def _times(self, new: NewJob) -> tuple[int | None, int | None]:
+        not_before = None if new.run_at is None else (new.run_at - EPOCH) // timedelta(microseconds=1)
+        if new.delay is not None:
+            not_before = self.now + (microseconds(new.delay) or 0)
+        expires = microseconds(new.expires)
+        return not_before, None if expires is None else self.now + expires
+
+    def _owners(self, scope: Scope, kind: str, key: str) -> list[Entry]:
+        """Return the jobs that the key may mean: the active one, else the latest completed within the window."""
+        rivals = [job for job in self.jobs.values() if (job.scope, job.kind, job.key) == (scope, kind, key)]
+        active = [job for job in rivals if job.state in ACTIVE]
+        if active:
+            return active
+        window = self.settings.duration("idempotency_window") or 0
+        done = [job for job in rivals if job.state is COMPLETED and (job.finished_at or 0) + window > self.now]
+        latest = max((job.finished_at or 0 for job in done), default=0)
+        return [job for job in done if job.finished_at == latest]
+
+    def _reset(self, job: Entry, new: NewJob, not_before: int | None, expires_at: int | None) -> None:
+        if job.state is LEASED:
+            job.trigger = Trigger(new.payload, new.priority, not_before, expires_at, new.max_attempts)
+            return
+        job.payload, job.priority = new.payload, new.priority
+        job.max_attempts = new.max_attempts or job.max_attempts
+        self._gate(job, not_before, expires_at)
+
+    def _add(self, scope: Scope, new: NewJob, not_before: int | None, expires_at: int | None) -> Entry:
+        job_id = new.job_id
+        if not isinstance(job_id, UUID):
+            self.unnamed += 1
+            job_id = UUID(int=self.unnamed)
+        job = Entry(
+            job_id,
+            scope,
+            new.kind,
+            new.payload,
+            new.priority,
+            self._next_created(scope, new.priority),
+            PENDING,
+            new.max_attempts,
+            None,
+            None,
+            new.idempotency_key,
+        )
+        self._gate(job, not_before, expires_at)
+        self.jobs[job_id] = job
+        return job
+
+    def _next_created(self, scope: Scope, priority: int) -> tuple[int, int]:
+        """Later than every pending job of this place; a job of the same call may count as one (G4)."""
+        place = [job for job in self.jobs.values() if (job.scope, job.priority) == (scope, priority)]
+        least = max((job.created[0] for job in place if job.state is PENDING), default=-1)
+        fresh = [job.created[1] for job in place if job.state is PENDING or is_unnamed(job.job_id)]
+        return max(self.now, least + 1), max([self.now, *(last + 1 for last in fresh)])
+
+    # --- lease: V3
+
+    def upkeep(self, scope: Scope) -> int:
+        """Do what a lease call does for its scope before it answers `None` (§3)."""
+        return self.reap() + self.expire(scope) + self.promote(scope)
+
+    def lease(self, wish: Wish, seen: Mapping[UUID, Job], got: int, *, upkeep_first: bool) -> list[Token]:
+        """Lease the head of the line; `seen` and `got` are the jobs and the number of leases of the real queue."""
+        if upkeep_first:
+            self.upkeep(wish.scope)
+        while True:
+            line = sorted((job for job in self.jobs.values() if self._is_wanted(job, wish)), key=lambda job: job.order)
+            late = [job for job in line if self._is_overdue(job)]
+            batch = together([job for job in line if job not in late], wish.limit)
+            if batch:
+                break
+            if not self.upkeep(wish.scope):
+                return []
+        if late:  # they die on the way, and may make the batch shorter than it could be
+            batch = batch[: max(1, got)]
+            for job in late:
+                if job.job_id not in seen or seen[job.job_id].state is DEAD:
+                    self._bury(job, "expired")
+        return [self._take(job, wish) for job in batch]
+
+    def _is_wanted(self, job: Entry, wish: Wish) -> bool:
+        is_kind = wish.kinds is None or any(matches(kind_filter, job.kind) for kind_filter in wish.kinds)
+        return job.state is PENDING and job.scope == wish.scope and is_kind
+
+    def _take(self, job: Entry, wish: Wish) -> Token:
+        ttl = microseconds(self.settings.value("lease_ttl", job.kind) if wish.ttl is None else wish.ttl)
+        assert ttl is not None
+        job.state, job.worker, job.leased_at, job.deadline = LEASED, wish.worker, self.now, self.lease_now + ttl
+        job.generation += 1
+        job.attempts += 1
+        return Token(wish.handle, job.scope, job.priority, job.created_at, job.job_id, job.generation, wish.worker, ttl)
+
+    # --- what a holder says: G1, V4 to V8
+
+    def latest(self, token: Token, *, is_void: bool = False) -> Entry | None:
+        """Return the job that this lease was the last to hold, if nobody has taken it back."""
+        job = self.jobs.get(token.job_id)
+        if job is None or is_void or job.state is not LEASED:
+            return None
+        if (job.scope, job.priority, job.created_at) != (token.scope, token.priority, token.created_at):
+            return None
+        return job if (job.worker, job.generation) == (token.worker, token.generation) else None
+
+    def holds(self, token: Token, *, is_void: bool = False) -> Entry | None:
+        """Return the job that this lease still holds, if it does: `refuse_lapsed` ends it at its deadline."""
+        job = self.latest(token, is_void=is_void)
+        return None if job is not None and self.settings.value("refuse_lapsed") and self._is_lapsed(job) else job
+
+    def held(self, token: Token, *, is_void: bool = False) -> Entry:
+        """Return the job that this lease still holds, or refuse."""
+        job = self.holds(token, is_void=is_void)
+        if job is None:
+            raise Refused(LeaseConflict)
+        return job
+
+    def extend(self, job: Entry, token: Token, ttl: float | None) -> None:
+        """Let the lease lapse `ttl`, or its own time, from now."""
+        job.deadline = self.lease_now + (token.ttl if ttl is None else microseconds(ttl) or 0)
+        job.beats += 1
+        job.last_beat_at = self.now
+
+    def checkpoint(
+        self, job: Entry, token: Token, continuation: bytes, progress: float | None, note: str | None
+    ) -> None:
+        """Store how far the work has come, and extend."""
+        job.deadline = self.lease_now + token.ttl
+        job.checkpoints += 1
+        job.last_beat_at = self.now
+        job.continuation = continuation
+        job.progress = job.progress if progress is None else progress
+        job.note = job.note if note is None else note
+
+    def complete(self, job: Entry, result: object = None) -> None:
+        """End a run well."""
+        job.result, job.last_error = result, None
+        self._finish(job, COMPLETED)
+
+    def fail(self, job: Entry, error: str, *, retryable: bool, delay: float | None) -> None:
+        """End a run badly."""
+        pause = self.settings.backoff(job) if delay is None else microseconds(delay) or 0
+        self._badly_ended(job, error, pause, may_retry=retryable, is_backoff=delay is None)
+
+    def release(self, job: Entry, delay: float | None) -> None:
+        """Give the attempt back."""
+        job.attempts -= 1
+        if self._is_overdue(job):
+            self._bury(job, "expired")
+        elif delay:
+            self._come_back(job, SCHEDULED, self.now + (microseconds(delay) or 0))
+        else:
+            self._come_back(job, PENDING, None)
+
+    # --- what an operator says: V9, V10
+
+    def cancel(self, job_id: UUID) -> None:
+        """Stop an active job."""
+        job = self._known(job_id)
+        if job.state not in ACTIVE:
+            raise Refused(InvalidTransition)
+        self._finish(job, CANCELLED)
+
+    def retry(self, job_id: UUID) -> None:
+        """Let a finished job start anew, and a gated one go now."""
+        job = self._known(job_id)
+        if job.state in {PENDING, LEASED}:
+            raise Refused(InvalidTransition)
+        if job.state not in WAITING:
+            rivals = self._owners(job.scope, job.kind, job.key) if job.key is not None else []
+            if any(rival.state in ACTIVE for rival in rivals):
+                raise Refused(DuplicateJob)
+            job.attempts = job.reaps = 0
+            job.expires_at = job.finished_at = None
+        job.state, job.not_before, job.pause = PENDING, None, None
+
+    def _known(self, job_id: UUID) -> Entry:
+        if job_id not in self.jobs:
+            raise Refused(JobNotFound)
+        return self.jobs[job_id]
+
+    # --- upkeep: V11, §8
+
+    def reap(self) -> int:
+        """Take back every lapsed lease."""
+        lapsed = [job for job in self.jobs.values() if job.state is LEASED and self._is_lapsed(job)]
+        for job in sorted(lapsed, key=lambda job: (job.deadline, scope_key(job.scope), job.order)):
+            job.reaps += 1
+            self._badly_ended(job, "lease expired", self.settings.backoff(job), may_retry=True, is_backoff=True)
+        return len(lapsed)
+
+    def promote(self, scope: Scope | None = None) -> int:
+        """Make every due job ready."""
+        due = [job for job in self._waiting(scope) if job.not_before is not None and job.not_before <= self.now]
+        for job in due:
+            if self._is_overdue(job):
+                self._bury(job, "expired")
+            else:
+                job.state, job.not_before, job.pause = PENDING, None, None
+        return len(due)
+
+    def expire(self, scope: Scope | None = None) -> int:
+        """Bury every waiting job that is too late."""
+        late = [job for job in self._waiting(scope) if self._is_overdue(job)]
+        for job in late:
+            self._bury(job, "expired")
+        return len(late)
+
+    def prune(self) -> int:
+        """Remove every finished job whose retention is over."""
+        over = []
+        for job in self.jobs.values():
+            kept = None if job.state in ACTIVE else self.settings.retention(job)
+            if kept is not None and (job.finished_at or 0) + kept <= self.now:
+                over.append(job.job_id)
+        for job_id in over:
+            del self.jobs[job_id]
+        return len(over)
+
+    def pull_in(self, seen: Mapping[UUID, Job]) -> None:
+        """After a backward step a back-off that exceeds its cap waits its own length again, no more and no less (§5).
+
+        Of gates that the caller or a trigger gave the contract says nothing: they may stand or be pulled in.
+        """
+        for job in self._waiting(None):
+            if job.state is not RETRYABLE or job.pause is None:
+                continue
+            assert job.not_before is not None
+            lengths = sorted({job.pause.length, self.settings.backoff(job)})  # settings may have changed since
+            real = seen.get(job.job_id)
+            found = None if real is None or real.state is not RETRYABLE else real.not_before
+            if job.pause.set_at <= self.now:  # one that was pulled in before, under another cap, may be so again
+                if found in [self.now + length for length in lengths]:
+                    job.not_before = min(job.not_before, found or 0)
+            elif job.pause.is_backoff:
+                if job.not_before <= self.now + self.settings.cap(job.kind):
+                    continue
+                gates = [self.now + length for length in lengths]
+                job.not_before = found if found is not None and found in gates else gates[0]
+                job.pause = Pause(self.now, job.not_before - self.now, is_backoff=True)
+            else:
+                least = self.now + lengths[0]
+                job.not_before = min(max(least, found or 0), job.not_before)
+
+    def reboot(self) -> None:
+        """Every lease of the earlier boot has lapsed."""
+        for job in self.jobs.values():
+            if job.deadline is not None:
+                job.deadline += BEFORE_BOOT
+
+    # --- inside
+
+    def _waiting(self, scope: Scope | None) -> list[Entry]:
+        return [job for job in self.jobs.values() if job.state in WAITING and scope in {None, job.scope}]
+
+    def _is_lapsed(self, job: Entry) -> bool:
+        return job.deadline is not None and job.deadline <= self.lease_now
+
+    def _is_overdue(self, job: Entry) -> bool:
+        return job.expires_at is not None and job.expires_at <= self.now
+
+    def _badly_ended(self, job: Entry, error: str, pause: int, *, may_retry: bool, is_backoff: bool) -> None:
+        most = job.max_attempts or self.settings.value("max_attempts", job.kind)
+        assert isinstance(most, int)
+        if not may_retry or job.attempts >= most or self._is_overdue(job):
+            self._bury(job, error)
+            return
+        job.last_error, job.result = error, None
+        job.pause = Pause(self.now, pause, is_backoff)
+        self._come_back(job, RETRYABLE, self.now + pause)
+
+    def _bury(self, job: Entry, error: str) -> None:
+        job.last_error, job.result = error, None
+        self._finish(job, DEAD)
+
+    def _come_back(self, job: Entry, state: JobState, gate: int | None) -> None:
+        """Let a job whose run is over wait again; a trigger folds into it, and both waits are waited out (V2)."""
+        trigger = job.trigger
+        self._let_go(job)
+        job.state, job.not_before = state, gate
+        if trigger is None:
+            return
+        job.payload, job.priority, job.expires_at = trigger.payload, trigger.priority, trigger.expires_at
+        job.max_attempts = trigger.max_attempts or job.max_attempts
+        gates = [time for time in (gate, trigger.not_before) if time is not None and time > self.now]
+        if not gates:
+            job.state, job.not_before, job.pause = PENDING, None, None
+        else:
+            job.not_before = max(gates)
+            job.state = RETRYABLE if state is RETRYABLE else SCHEDULED
+            if job.pause is not None:
+                is_backoff = job.pause.is_backoff and job.not_before == gate
+                job.pause = Pause(self.now, job.not_before - self.now, is_backoff)
+
+    def _finish(self, job: Entry, state: JobState) -> None:
+        trigger = job.trigger
+        self._let_go(job)
+        job.state, job.not_before, job.pause = state, None, None
+        job.finished_at = max(self.now, job.created_at)
+        if self.settings.retention(job) == 0:
+            del self.jobs[job.job_id]
+        if trigger is not None and state is not CANCELLED:
+            new = NewJob(
+                job.kind,
+                trigger.payload,
+                priority=trigger.priority,
+                max_attempts=trigger.max_attempts,
+                idempotency_key=job.key,
+            )
+            self._add(job.scope, new, trigger.not_before, trigger.expires_at)
+
+    def _let_go(self, job: Entry) -> None:
+        """Drop what lives only as long as the lease."""
+        job.worker = job.deadline = job.last_beat_at = job.continuation = job.progress = job.note = job.trigger = None
+        job.beats = job.checkpoints = 0

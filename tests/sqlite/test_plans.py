@@ -1,0 +1,160 @@
+"""How SQLite runs each statement: by the index that it was written for, without a scan or a sort (G9, DESIGN §2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+import litequeue
+from litequeue import NewJob
+from litequeue.sqlite.statements import SQL
+from litequeue.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from litequeue import Queue
+
+_KEY = "PRIMARY KEY (scope=? AND state=? AND priority=? AND created_at=? AND job_id=?)"
+_GROUP = "scope=? AND state=? AND priority=?"
+_BY_ID = "PRIMARY KEY (job_id=?)"
+_BODY = f"SEARCH body USING {_BY_ID} LEFT-JOIN"
+_EXTRAS = [f"SEARCH {table} USING {_BY_ID} LEFT-JOIN" for table in ("outcome", "continuation")]
+_MOVED = [f"SEARCH litequeue_job USING {_KEY}"]
+_FOUND = [f"SEARCH job USING {_KEY}"]
+
+PLANS: dict[str, list[str]] = {
+    "tail": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP})"],
+    "row_by_id": [f"SEARCH body USING {_BY_ID}", *_FOUND],
+    "row_by_key": ["SEARCH job USING INDEX litequeue_job_key (scope=? AND kind=? AND idempotency_key=? AND state=?)"],
+    "row_by_done_key": [
+        "SEARCH job USING INDEX litequeue_job_key_done (scope=? AND kind=? AND idempotency_key=? AND finished_at>?)"
+    ],
+    "heads": ["SEARCH job USING PRIMARY KEY (scope=? AND state=?)", _BODY],
+    "heads_of_kind": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_ready (scope=? AND kind=?)"],
+    "kind_from": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_ready (scope=? AND kind>? AND kind<?)"],
+    "head": [*_FOUND, _BODY],
+    "any_ready": ["SEARCH litequeue_job USING PRIMARY KEY (scope=? AND state=?)"],
+    "lease": _MOVED,
+    "held": _FOUND,
+    "extend": _MOVED,
+    "checkpoint": _MOVED,
+    "move": _MOVED,
+    "rekey": _MOVED,
+    "regate": _MOVED,
+    "events": _MOVED,
+    "events_append": _MOVED,
+    "events_replace": _MOVED,
+    "job_remove": _MOVED,
+    "row_at": _FOUND,
+    "body_replace": [f"SEARCH litequeue_body USING {_BY_ID}"],
+    "body_remove": [f"SEARCH litequeue_body USING {_BY_ID}"],
+    "outcome_remove": [f"SEARCH litequeue_outcome USING {_BY_ID}"],
+    "continuation_remove": [f"SEARCH litequeue_continuation USING {_BY_ID}"],
+    "rerun": [f"SEARCH litequeue_rerun USING {_BY_ID}"],
+    "rerun_remove": [f"SEARCH litequeue_rerun USING {_BY_ID}"],
+    "lapsed": ["SEARCH job USING INDEX litequeue_job_deadline (lease_deadline<?)"],
+    "latest_deadline": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_deadline"],
+    "due": ["SEARCH job USING INDEX litequeue_job_due (scope=? AND not_before<?)"],
+    "next_due": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_due (scope=?)"],
+    "distant": ["SEARCH job USING INDEX litequeue_job_due (scope=? AND not_before>?)"],
+    "overdue": ["SEARCH job USING INDEX litequeue_job_expiry (scope=? AND expires_at>? AND expires_at<?)"],
+    "scope_from": ["SEARCH litequeue_job USING PRIMARY KEY (scope>?)"],
+    "group_after": ["SEARCH litequeue_job USING PRIMARY KEY ((scope,state,priority)>(?,?,?))"],
+    "finished": [f"SEARCH job USING PRIMARY KEY ({_GROUP} AND (created_at,job_id)>(?,?) AND created_at<?)"],
+    "record": [f"SEARCH body USING {_BY_ID}", *_FOUND, *_EXTRAS],
+    "records": [
+        "SEARCH job USING PRIMARY KEY (scope=? AND state=? AND (priority,created_at,job_id)>(?,?,?))",
+        _BODY,
+        *_EXTRAS,
+    ],
+}
+"""The statements of the verbs, each with its whole plan."""
+
+FREE = {
+    "counts",  # `stats` reads every key of a scope once, and says so
+    "oldest_ready",
+    "lapsed_count",
+    "pages_used",
+    "file_size",
+    "settings_version",  # tables of one row, or of as many as there are settings
+    "settings_changed",
+    "settings",
+    "kind_settings",
+    "host",
+    "host_booted",
+    "holder_remove",
+    "holders_clear",
+    "setting_remove",
+    "kind_setting_remove",
+}
+"""Statements whose plan is nobody's promise."""
+
+
+def _plan(queue: Queue, name: str) -> list[str]:
+    """Ask the very connection that the handle writes with."""
+    connection = queue._store._writer.connection
+    assert connection is not None
+    sql = getattr(SQL, name)
+    numbered = [int(number) for number in re.findall(r"\?(\d+)", sql)]
+    bindings = (None,) * max(len(re.findall(r"\?(?!\d)", sql)), *numbered, 0)
+    return [str(row[3]) for row in connection.execute(sql, bindings, explain=2).fetchall()]
+
+
+@pytest.fixture
+def queue(path: Path) -> Iterator[Queue]:
+    """Give a handle on a fresh queue."""
+    with litequeue.open(path, durability="normal", clock=FakeClock()) as opened:
+        yield opened
+
+
+def _fill(queue: Queue) -> None:
+    """Enqueue few kinds in one scope and many in another, and bring them into all states."""
+    for scope, kinds in (("one", 1), ("many", 200), ("some", 7)):
+        queue.enqueue_many(
+            NewJob(f"kind {number % kinds}", number, scope=scope, idempotency_key=str(number), expires=1000)
+            for number in range(400)
+        )
+    queue.complete_many(queue.lease_many(300, scope="one"))
+    queue.fail_many(queue.lease_many(50, scope="many"), "boom")
+    queue.lease_many(50, scope="some")
+
+
+def test_every_statement_has_a_promised_plan_or_a_reason() -> None:
+    """A new statement is looked at, once, by whoever adds it (STYLE "Hot statements have their plan asserted")."""
+    inserts = {field.name for field in fields(SQL) if getattr(SQL, field.name).startswith("INSERT")}
+    assert {field.name for field in fields(SQL)} == PLANS.keys() | FREE | inserts
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_statement_runs_by_its_index(queue: Queue, name: str) -> None:
+    """In an empty file, where the planner knows nothing (G9)."""
+    assert _plan(queue, name) == PLANS[name]
+
+
+@pytest.mark.parametrize("tables", ["", "litequeue_job", "litequeue_body"])
+@pytest.mark.parametrize("when", ["full", "nearly empty"])
+def test_plans_do_not_depend_on_what_analyze_has_found(path: Path, queue: Queue, tables: str, when: str) -> None:
+    """An application that runs ANALYZE, or `PRAGMA optimize`, on its file changes no plan of the queue (G9).
+
+    It does so when it likes: what it found in a queue of one job says nothing of the million that came later.
+    """
+    if when == "full":
+        _fill(queue)
+    queue.enqueue("work")
+    application = apsw.Connection(str(path))
+    application.execute(f"ANALYZE {tables}")
+    application.close()
+    with litequeue.open(path) as analysed:
+        assert {name: _plan(analysed, name) for name in PLANS} == PLANS
+
+
+def test_no_promised_plan_scans_or_sorts() -> None:
+    """The table above holds no scan and no temporary b-tree (G9)."""
+    steps = [step for plan in PLANS.values() for step in plan]
+    assert all(step.startswith("SEARCH") for step in steps)
