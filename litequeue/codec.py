@@ -42,7 +42,7 @@ def encode(value: object, what: str = "payload") -> bytes:
     """
     try:
         packed: bytes = msgpack.packb(value, datetime=True, default=_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+    except (TypeError, ValueError, OverflowError, RecursionError, BufferError) as exc:
         raise PayloadError(f"{what} cannot be stored: {_culprit(value) or exc}") from exc
     if len(packed) > _MAX_DEPTH and isinstance(value, (list, tuple, dict)) and not _unpacks(packed):
         raise PayloadError(f"{what} cannot be stored: nested too deep")
@@ -231,7 +231,7 @@ def _unpacks(packed: bytes) -> bool:
 def _packs(value: object) -> bool:
     try:
         msgpack.packb(value, datetime=True, default=_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except (TypeError, ValueError, OverflowError, RecursionError, BufferError):
         return False
     return True
 

@@ -251,3 +251,10 @@ def test_another_thread_of_the_same_handle_waits_only_as_long(make_queue: MakeQu
         thread.join()
     assert busy.is_set()
     assert queue.stats().total == 0
+
+
+def test_bytes_that_do_not_lie_together_are_a_payload_error(queue: Queue) -> None:
+    """A view with gaps cannot be stored as it is: named, and nothing stored (§6)."""
+    with pytest.raises(PayloadError, match="memoryview"):
+        queue.enqueue("work", {"a": memoryview(b"abcd")[::2]})
+    assert queue.stats().total == 0

@@ -26,7 +26,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "long",
-    max_examples=120,
+    max_examples=400,
     stateful_step_count=50,
     deadline=None,
     database=None,

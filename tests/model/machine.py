@@ -108,15 +108,18 @@ class QueueMachine(RuleBasedStateMachine):
         for ask in [*steps, _NEXT._replace(limit=limit), *meanwhile, *says]:
             self.both.do(handle, ask)
 
-    @rule(at=_handles, limit=st.integers(1, 3), times=st.integers(1, 3), late=asks.runs)
-    def a_worker_is_stuck(self, at: int, limit: int, times: int, late: list[asks.Say]) -> None:
-        """Lease and let the leases lapse, perhaps again and again; then say something after all (V3, V11, G1)."""
-        handle = self._handle(at)
+    @rule(at=_handles, limit=st.integers(1, 3), times=st.integers(1, 3), has_rebooted=st.booleans(), late=asks.runs)
+    def a_worker_is_stuck(self, at: int, limit: int, times: int, late: list[asks.Say], *, has_rebooted: bool) -> None:
+        """Lease and let the leases lapse, perhaps again and again; then say something after all (V3, V11, G1, §8)."""
         for _ in range(times):
-            self.both.do(handle, _NEXT._replace(limit=limit))
+            self.both.do(self._handle(at), _NEXT._replace(limit=limit))
             self.both.clock.advance(301)
+        if has_rebooted:
+            self.both.do(self._handle(at), _NEXT)
+            self.both.reboot()
+            self.both.open()
         for ask in late:
-            self.both.do(handle, ask)
+            self.both.do(self._handle(at), ask)
 
     @rule(at=_handles, ask=asks.ends)
     def a_holder_ends(self, at: int, ask: asks.Say) -> None:

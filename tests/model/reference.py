@@ -331,13 +331,14 @@ class Model:
     def pull_in(self, seen: Mapping[UUID, Job]) -> None:
         """After a backward step a back-off that exceeds its cap waits its own length again, no more and no less (§5).
 
+        When the settings have changed since, anything between the length of then and that of now will do.
         Of gates that the caller or a trigger gave the contract says nothing: they may stand or be pulled in.
         """
         for job in self._waiting(None):
             if job.state is not RETRYABLE or job.pause is None:
                 continue
             assert job.not_before is not None
-            lengths = sorted({job.pause.length, self.settings.backoff(job)})  # settings may have changed since
+            lengths = sorted((job.pause.length, self.settings.backoff(job)))
             real = seen.get(job.job_id)
             found = None if real is None or real.state is not RETRYABLE else real.not_before
             if job.pause.set_at <= self.now:  # one that was pulled in before, under another cap, may be so again
@@ -346,8 +347,8 @@ class Model:
             elif job.pause.is_backoff:
                 if job.not_before <= self.now + self.settings.cap(job.kind):
                     continue
-                gates = [self.now + length for length in lengths]
-                job.not_before = found if found is not None and found in gates else gates[0]
+                least, most = self.now + lengths[0], self.now + lengths[-1]
+                job.not_before = least if found is None else min(max(least, found), most)
                 job.pause = Pause(self.now, job.not_before - self.now, is_backoff=True)
             else:
                 least = self.now + lengths[0]
