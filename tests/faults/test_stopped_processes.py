@@ -229,4 +229,5 @@ def test_processes_stopped_at_random_moments_lose_nothing(path: str, processes: 
         acknowledged.update(writer.rest())
         stored = {str(job.job_id) for job in queue.list(limit=10_000)}
         assert acknowledged - stored == set()
-        assert queue.stats().by_kind["mine"][litequeue.JobState.PENDING] == 40 - refused
+        mine = queue.stats().by_kind.get("mine", {})  # a writer may stand in its commit all forty times
+        assert mine.get(litequeue.JobState.PENDING, 0) == 40 - refused
