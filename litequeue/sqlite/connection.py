@@ -142,7 +142,7 @@ def close_last(connection: apsw.Connection) -> None:
     connection.close()
 
 
-def abandon(connection: apsw.Connection | None) -> None:
+def abandon(connection: apsw.Connection | apsw.Backup | None) -> None:
     """Never close this connection, not even at exit: its destructor is not to run."""
     if connection is not None:
         with contextlib.suppress(AttributeError):  # only CPython has an API to leak with

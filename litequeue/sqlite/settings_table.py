@@ -15,11 +15,11 @@ from litequeue.sqlite.statements import SQL
 
 def read(reader: Reader) -> Settings:
     """Read every setting of the file."""
-    own = {name: _loaded(name, value) for name, value in reader.all(SQL.settings) if name in SPECS}
+    own = {name: loaded(name, value) for name, value in reader.all(SQL.settings) if name in SPECS}
     by_kind: dict[str, dict[str, Value]] = defaultdict(dict)
     for kind, name, value in reader.all(SQL.kind_settings):
         if name in SPECS:
-            by_kind[kind][name] = _loaded(name, value)
+            by_kind[kind][name] = loaded(name, value)
     return Settings(own, dict(by_kind))
 
 
@@ -46,6 +46,6 @@ def _changed(context: Context) -> None:
     context.settings = read(context)
 
 
-def _loaded(name: str, value: Value) -> Value:
+def loaded(name: str, value: Value) -> Value:
     """Give back a boolean, which SQLite lacks; everything else comes back as it went in."""
     return bool(value) if SPECS[name].form == "flag" else value

@@ -79,6 +79,17 @@ class Statements:
     oldest_ready: str
     lapsed_count: str
     file_size: str
+    examined_jobs: str
+    examined_bodies: str
+    examined_outcomes: str
+    examined_continuations: str
+    examined_reruns: str
+    body_count: str
+    hosts: str
+    holder_ids: str
+    others: str
+    orphaned_outcomes_remove: str
+    orphaned_continuations_remove: str
 
 
 def parse(text: str) -> dict[str, str]:

@@ -297,3 +297,75 @@ WHERE state = 1 AND lease_deadline <= ? AND scope = ?;
 -- name: file_size
 SELECT page_count * page_size, freelist_count * page_size
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size;
+
+-- ## Examination: every row by key, in pages, each page with what belongs to it in one snapshot
+
+-- name: examined_jobs
+SELECT job.scope, job.state, job.priority, job.created_at, job.job_id, job.kind, job.attempts, job.reaps,
+    job.max_attempts, job.lease_generation, job.worker_id, job.holder, job.leased_at, job.lease_deadline, job.beats,
+    job.checkpoints, job.last_beat_at, job.not_before, job.expires_at, job.finished_at, job.idempotency_key, job.events,
+    body.job_id IS NOT NULL, body.payload, outcome.result, continuation.job_id IS NOT NULL, continuation.progress
+FROM litequeue_job AS job NOT INDEXED
+LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id AND body.scope = job.scope
+    AND body.priority = job.priority AND body.created_at = job.created_at
+LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
+LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
+WHERE (job.scope, job.state, job.priority, job.created_at, job.job_id) > (?, ?, ?, ?, ?)
+ORDER BY job.scope, job.state, job.priority, job.created_at, job.job_id LIMIT ?;
+
+-- part: jobs_of_body
+SELECT count(*) FROM litequeue_job AS job NOT INDEXED
+WHERE job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6) AND job.priority = body.priority
+    AND job.created_at = body.created_at AND job.job_id = body.job_id
+
+-- part: leases_of_body
+SELECT count(*) FROM litequeue_job AS job NOT INDEXED
+WHERE job.scope = body.scope AND job.state = 1 AND job.priority = body.priority
+    AND job.created_at = body.created_at AND job.job_id = body.job_id
+
+-- name: examined_bodies
+-- The payload is not read: it lies at the end of its row.
+SELECT body.job_id, (<jobs_of_body>) FROM litequeue_body AS body
+WHERE body.job_id > ? ORDER BY body.job_id LIMIT ?;
+
+-- name: examined_outcomes
+SELECT outcome.job_id, body.job_id IS NOT NULL FROM litequeue_outcome AS outcome
+LEFT JOIN litequeue_body AS body ON body.job_id = outcome.job_id
+WHERE outcome.job_id > ? ORDER BY outcome.job_id LIMIT ?;
+
+-- name: examined_continuations
+SELECT continuation.job_id, (<leases_of_body>) FROM litequeue_continuation AS continuation
+LEFT JOIN litequeue_body AS body ON body.job_id = continuation.job_id
+WHERE continuation.job_id > ? ORDER BY continuation.job_id LIMIT ?;
+
+-- name: examined_reruns
+SELECT rerun.job_id, (<leases_of_body>) FROM litequeue_rerun AS rerun
+LEFT JOIN litequeue_body AS body ON body.job_id = rerun.job_id
+WHERE rerun.job_id > ? ORDER BY rerun.job_id LIMIT ?;
+
+-- name: body_count
+SELECT count(*) FROM litequeue_body;
+
+-- name: hosts
+SELECT boot_id, lease_offset FROM litequeue_host LIMIT 2;
+
+-- name: holder_ids
+SELECT id FROM litequeue_holder;
+
+-- name: others
+-- Tables of the application that the queue lives beside.
+SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'litequeue\_%' ESCAPE '\'
+    AND name NOT LIKE 'sqlite\_%' ESCAPE '\';
+
+-- name: orphaned_outcomes_remove
+-- Only while every job has its body, so that what has no body has no job.
+DELETE FROM litequeue_outcome
+WHERE NOT EXISTS (SELECT 1 FROM litequeue_body AS body WHERE body.job_id = litequeue_outcome.job_id);
+
+-- name: orphaned_continuations_remove
+DELETE FROM litequeue_continuation
+WHERE job_id IN (
+    SELECT continuation.job_id FROM litequeue_continuation AS continuation
+    LEFT JOIN litequeue_body AS body ON body.job_id = continuation.job_id
+    WHERE (<leases_of_body>) = 0
+);

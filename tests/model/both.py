@@ -19,6 +19,7 @@ from uuid import UUID
 import litequeue
 from litequeue import ANY, Event, Job, JobState, Lease, LeaseConflict, LiteQueueError, NewJob, Queue, Transaction
 from litequeue.model import Scope
+from litequeue.sqlite.examining import problems
 from litequeue.testing import FakeClock
 from tests.model import asks
 from tests.model.comparing import adopt, differences, stored_events, violations
@@ -105,6 +106,10 @@ class Both:
         handle.queue._store.held.clear()
         handle.queue._store._holder_id = None
         handle.queue.close()
+
+    def problems(self) -> list[str]:
+        """Examine the file: what breaks an invariant of the stored jobs, whatever the model expects of them."""
+        return problems(str(Path(self.folder.name) / "model.queue"), self.clock)
 
     def reboot(self) -> None:
         """Start the machine anew: every handle dies, and at the first opening every older lease has lapsed (§8)."""

@@ -28,8 +28,11 @@ class QueueMachine(RuleBasedStateMachine):
         self.both = Both()
 
     def teardown(self) -> None:
-        """Remove the file."""
-        self.both.end()
+        """Examine the file, and remove it."""
+        try:
+            assert self.both.problems() == []
+        finally:
+            self.both.end()
 
     @initialize(first=st.lists(asks.sets, max_size=3))
     def begin(self, first: list[asks.Set]) -> None:

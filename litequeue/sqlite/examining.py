@@ -1,0 +1,254 @@
+"""Looking a queue's tables over, without changing anything: integrity, every job, and the tables to each other.
+
+Owns: the walk by key in pages. Invariants: each page is one short snapshot, so that the write-ahead log is not pinned
+for as long as the walk takes, and what is compared with each other is read in the same one; memory does not grow with
+the file; rows are read one by one, because a page of large payloads is large. Leaves out: what a row must be
+(`invariants`), and what lies around the file (`surroundings`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import apsw
+
+from litequeue.clock import Clock, SystemClock
+from litequeue.diagnosis import Severity
+from litequeue.errors import NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
+from litequeue.settings import SPECS, Settings, check
+from litequeue.sqlite import invariants, schema, settings_table
+from litequeue.sqlite.connection import Patience, pragma
+from litequeue.sqlite.findings import Tally
+from litequeue.sqlite.invariants import Stored
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.rows import Values
+from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.visiting import visit
+from litequeue.sqlite.waiting import Waiting
+
+PAGE = 500
+"""Rows in one snapshot: some ten milliseconds."""
+
+Progress = Callable[[int, int], None]
+"""Called with what has been done of how much."""
+
+_MOST_COMPLAINTS = 20
+_OF_AN_INDEX = re.compile(r"(missing from|wrong # of entries in|values differ from) index litequeue_\w+$")
+_UNREADABLE = (apsw.Error, UnicodeDecodeError)
+
+
+def problems(source: str | apsw.Connection, clock: Clock | None = None) -> list[str]:
+    """Return a line for each way in which a queue file breaks the contract; a sound one has none.
+
+    Integrity, schema, the invariants of every job and of the tables to each other; nothing that depends on time. A path
+    must not be open in this process through anything but apsw; a connection is used as it is, in its own transaction if
+    it has one open. Takes a few milliseconds for a small file.
+
+    Raises:
+        CannotOpen: there is no such file, or no permission to read it.
+    """
+    tally = Tally()
+    if isinstance(source, apsw.Connection):
+        examine(source, clock or SystemClock(), tally)
+    else:
+        with visit(source, Patience()) as connection:
+            examine(connection, clock or SystemClock(), tally)
+    return [f"{finding.code}: {finding}" for finding in tally.findings() if finding.severity is Severity.PROBLEM]
+
+
+def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: Progress | None = None) -> None:
+    """Look everything over that a connection can see; what cannot be read is a finding as well.
+
+    Raises:
+        apsw.BusyError: a lock was not had.
+    """
+    with _readable(tally, "the header"):
+        _integrity(connection, tally)
+    is_queue = False
+    with _readable(tally, "the schema"):
+        is_queue = _schema(connection, tally)
+    if is_queue:
+        with _readable(tally, "the settings"):
+            _settings(connection, tally)
+        _Walk(connection, clock, tally, progress).run()
+
+
+class _Walk:
+    """One walk over all rows."""
+
+    def __init__(self, connection: apsw.Connection, clock: Clock, tally: Tally, progress: Progress | None) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._tally = tally
+        self._progress = progress
+        self._done = 0
+        self._total = 0
+        self._waiting = Waiting(tally)
+
+    def run(self) -> None:
+        """Walk over every table."""
+        with _readable(self._tally, "the payloads"):
+            self._total = 2 * Reader(self._connection, 0, 0, Settings()).all(SQL.body_count)[0][0]
+        with _readable(self._tally, "the jobs"):
+            self._jobs()
+            self._waiting.finish()
+        relations = (
+            ("the payloads", SQL.examined_bodies, self._body),
+            ("the outcomes", SQL.examined_outcomes, self._outcome),
+            ("the checkpoints", SQL.examined_continuations, self._continuation),
+            ("the kept triggers", SQL.examined_reruns, self._rerun),
+        )
+        for what, statement, look in relations:
+            with _readable(self._tally, what):
+                self._relation(statement, look)
+
+    def _jobs(self) -> None:
+        after: tuple[object, ...] | None = ("", -1, -1, -1, b"")
+        while after is not None:
+            with _snapshot(self._connection):
+                reader = self._reader()
+                self._waiting.begin(reader)
+                count, last = 0, after
+                for found in self._connection.execute(SQL.examined_jobs, (*after, PAGE)):
+                    job = Stored(*found)
+                    self._job(reader, job)
+                    count, last = count + 1, job.key
+            after = last if count == PAGE else None
+            self._advance(count)
+
+    def _job(self, reader: Reader, job: Stored) -> None:
+        tally = self._tally
+        try:
+            events = invariants.read_log(job)
+            for code, detail in invariants.broken(job, events):
+                tally.add(code, detail, job_id=job.job_id)
+            if not job.has_body:
+                tally.add("job.body", job_id=job.job_id)
+            if job.checkpoints > 0 and not job.has_continuation:
+                tally.add("continuation.missing", job_id=job.job_id)
+            self._waiting.see(reader, job, events or [])
+        except (AttributeError, TypeError, ValueError) as exc:  # the file holds what no table allows
+            tally.add("job.values", str(exc), job_id=job.job_id)
+
+    def _relation(self, statement: str, look: Callable[[bytes, int], None]) -> None:
+        after: bytes | None = b""
+        while after is not None:
+            with _snapshot(self._connection):
+                rows: list[Values] = self._connection.execute(statement, (after, PAGE)).fetchall()
+            for job_id, count in rows:
+                look(job_id, count)
+            after = rows[-1][0] if len(rows) == PAGE else None
+            if statement is SQL.examined_bodies:
+                self._advance(len(rows))
+
+    def _body(self, job_id: bytes, jobs: int) -> None:
+        if jobs == 0:
+            self._tally.add("body.orphan", job_id=job_id)
+        elif jobs > 1:
+            self._tally.add("job.twice", job_id=job_id)
+
+    def _outcome(self, job_id: bytes, bodies: int) -> None:
+        if not bodies:
+            self._tally.add("outcome.orphan", job_id=job_id)
+
+    def _continuation(self, job_id: bytes, leases: int) -> None:
+        if not leases:
+            self._tally.add("continuation.orphan", job_id=job_id)
+
+    def _rerun(self, job_id: bytes, leases: int) -> None:
+        if not leases:
+            self._tally.add("rerun.orphan", job_id=job_id)
+
+    def _reader(self) -> Reader:
+        """Return what a page is held against: the time, the lease clock and the settings of its snapshot."""
+        reader = Reader(self._connection, self._clock.wall_us(), 0, Settings())
+        hosts = reader.all(SQL.hosts)
+        self._waiting.is_booted = bool(hosts) and hosts[0][0] == self._clock.boot_id()
+        lease_now = self._clock.monotonic_us() + hosts[0][1] if hosts else 0
+        return Reader(self._connection, reader.now, lease_now, settings_table.read(reader))
+
+    def _advance(self, count: int) -> None:
+        self._done += count
+        if self._progress is not None:
+            self._progress(self._done, self._total)
+
+
+def _integrity(connection: apsw.Connection, tally: Tally) -> None:
+    """Let SQLite check its own structures, its constraints and every index against its table."""
+    if pragma(connection, "encoding") != "UTF-8":
+        tally.add("file.encoding", str(pragma(connection, "encoding")))
+    try:
+        complaints = connection.execute(f"PRAGMA integrity_check({_MOST_COMPLAINTS})").fetchall()
+    except apsw.CorruptError as exc:
+        tally.add("file.integrity", str(exc))
+        return
+    for (said,) in complaints:
+        if said != "ok":
+            tally.add("file.index" if _OF_AN_INDEX.search(str(said)) else "file.integrity", " ".join(str(said).split()))
+
+
+def _schema(connection: apsw.Connection, tally: Tally) -> bool:
+    """Hold the schema against this version's; tell whether there is a queue whose rows can be looked at."""
+    path = connection.filename or "the file"
+    try:
+        if schema.is_new(connection, path):
+            tally.add("file.empty")
+            return False
+        schema.check(connection, path)
+    except (NotAQueue, StorageCorrupt) as exc:
+        tally.add("file.foreign", exc.reason if isinstance(exc, NotAQueue) else str(exc))
+        return False
+    except SchemaMismatch as exc:
+        tally.add("file.schema", f"found {exc.found}, expected {exc.expected}")
+        return "version" not in exc.found
+    return True
+
+
+def _settings(connection: apsw.Connection, tally: Tally) -> None:
+    """Check the rows that every process agrees on."""
+    if len(connection.execute(SQL.hosts).fetchall()) != 1:
+        tally.add("host.rows")
+    own: list[Values] = connection.execute(SQL.settings).fetchall()
+    by_kind: list[Values] = connection.execute(SQL.kind_settings).fetchall()
+    for kind, name, value in ((None, *row) for row in own):
+        _setting(tally, kind, name, value)
+    for kind, name, value in by_kind:
+        _setting(tally, kind, name, value)
+
+
+def _setting(tally: Tally, kind: str | None, name: str, value: float | str | None) -> None:
+    if name not in SPECS:
+        tally.add("setting.unknown", name)
+        return
+    try:
+        check(name, settings_table.loaded(name, value), kind)
+    except UsageError as exc:
+        tally.add("setting.value", str(exc))
+
+
+@contextmanager
+def _snapshot(connection: apsw.Connection) -> Iterator[None]:
+    """Read from one moment; from that of the caller's own transaction when there is one."""
+    if connection.in_transaction:
+        yield
+        return
+    connection.execute("BEGIN")
+    try:
+        yield
+    finally:
+        connection.execute("ROLLBACK")
+
+
+@contextmanager
+def _readable(tally: Tally, what: str) -> Iterator[None]:
+    """Turn what keeps a part from being read into a finding."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.InterruptError):
+        raise
+    except apsw.NotADBError:
+        tally.add("file.foreign", "it is not an SQLite database")
+    except _UNREADABLE as exc:
+        tally.add("file.unreadable", f"{what} ({exc})")
