@@ -176,7 +176,7 @@ def _lines(path: Path) -> Iterator[dict[str, object]]:
             if not text.endswith(b"\n"):  # its writer was killed inside the write
                 return
             try:
-                yield json.loads(text)
+                yield json.loads(text.decode())
             except ValueError as exc:
                 raise ValueError(f"line {number} of {path} is not a journal's: {text[:80]!r}") from exc
 
