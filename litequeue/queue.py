@@ -184,6 +184,25 @@ class Queue(Verbs):
         self._store.refuse_inside()
         return self._in_steps(upkeep.has_lapsed, partial(upkeep.reap, limit=upkeep.STEP))
 
+    def reap_dead(self) -> int:
+        """Take back every job of a holder whose process has died, whatever its deadline; return how many (V11).
+
+        A stopped or slow process is alive. Where the platform or the file system does not tell, nobody is dead.
+        """
+        self._store.refuse_inside()
+        reaped = 0
+        for holder_id in self._dead_holders():
+            found = self._look(partial(upkeep.held_by, holder_id=holder_id))
+            for start in range(0, len(found), upkeep.STEP):
+                step = partial(upkeep.reap_found, found=found[start : start + upkeep.STEP])
+                reaped += self._do(step, durable=False)
+            self._do(partial(upkeep.forget_holder, holder_id=holder_id), durable=False)
+        return reaped
+
+    def has_dead(self) -> bool:
+        """Tell whether `reap_dead` would find a holder: a read, and a question to the kernel for each holder."""
+        return bool(self._dead_holders())
+
     def promote_due(self, scope: ManyScopes = ANY) -> int:
         """Make every due job ready; return how many were moved (V11)."""
         self._store.refuse_inside()
@@ -254,6 +273,9 @@ class Queue(Verbs):
             if attempt.leases or not attempt.moved:
                 self._was_idle = not attempt.leases
                 return attempt.leases
+
+    def _dead_holders(self) -> list[int]:
+        return self._look(partial(upkeep.dead_holders, place=self._store.place))
 
     def _scopes(self, scope: ManyScopes) -> list[str]:
         wanted = self._stored_scopes(scope)

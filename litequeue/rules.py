@@ -15,6 +15,7 @@ from litequeue.model import JobState, OnConflict, Transition
 
 EXPIRED = "expired"
 LEASE_EXPIRED = "lease expired"
+WORKER_DIED = "worker died"
 
 
 class Verb(StrEnum):
@@ -161,11 +162,11 @@ def fail(job: Facts, now: int, *, max_attempts: int, pause_us: int, retryable: b
     return _again_or_dead(job, now, failed, error=error, max_attempts=max_attempts, pause_us=pause_us)
 
 
-def reap(job: Facts, now: int, *, max_attempts: int, pause_us: int) -> Move:
-    """Decide after a lease that lapsed: again after `pause_us`, or dead when out of attempts or too late."""
-    reaped = (Transition.REAPED, LEASE_EXPIRED)
+def reap(job: Facts, now: int, *, cause: str, max_attempts: int, pause_us: int) -> Move:
+    """Decide after a lease lapsed or its worker died: again after `pause_us`, or dead when out of attempts or late."""
+    reaped = (Transition.REAPED, cause)
     return _again_or_dead(
-        job, now, reaped, error=LEASE_EXPIRED, max_attempts=max_attempts, pause_us=pause_us, reaps=job.reaps + 1
+        job, now, reaped, error=cause, max_attempts=max_attempts, pause_us=pause_us, reaps=job.reaps + 1
     )
 
 

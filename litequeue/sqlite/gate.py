@@ -75,9 +75,11 @@ class Gate:
         return self._descriptor
 
 
-def open_sidecar(path: str, mode: int) -> int:
+def open_sidecar(path: str, mode: int, *, create: bool = True) -> int:
     """Open a lock file beside the queue, creating it with just this mode; children that `exec` do not inherit it."""
     flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
+    if not create:
+        return os.open(path, flags)
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError:

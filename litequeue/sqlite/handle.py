@@ -24,7 +24,7 @@ from litequeue.sqlite import forks, opening
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.connection import abandon, close_last
 from litequeue.sqlite.gate import Gate
-from litequeue.sqlite.opening import Place
+from litequeue.sqlite.place import Place
 from litequeue.sqlite.tripwire import ALL_FILES, Identity
 
 _log = logging.getLogger("litequeue")

@@ -7,9 +7,9 @@ lease of an earlier boot lapses at the first opening after it (§8). Invariant: 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import warnings
-from dataclasses import dataclass
 
 import apsw
 
@@ -17,32 +17,15 @@ from litequeue.clock import Clock
 from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, StorageLost
 from litequeue.settings import Settings
 from litequeue.sqlite import connection as connections
-from litequeue.sqlite import filesystem, schema
+from litequeue.sqlite import filesystem, presence, schema
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.failures import damaged, translate
+from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.statements import SQL
 
 _LEAST_BYTES = 512
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A queue file's real path, and how it may be opened."""
-
-    path: str
-    mode: int
-    create: bool
-
-    @property
-    def folder(self) -> str:
-        """The folder that holds the file."""
-        return os.path.dirname(self.path)
-
-    @property
-    def lock_path(self) -> str:
-        """The sidecar of the write gate."""
-        return f"{self.path}-lock"
+_log = logging.getLogger("litequeue")
 
 
 def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_network: bool) -> Place:
@@ -57,11 +40,12 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
     if "\0" in given or not given:
         raise CannotOpen(repr(given), "it is not a path")
     try:
-        place = Place(os.path.realpath(given), mode, create)
+        real = os.path.realpath(given)
     except (OSError, UnicodeError) as exc:  # the working directory is gone, or a name that no file can have
         raise CannotOpen(given.encode("utf-8", "replace").decode(), str(exc)) from exc
-    kind = filesystem.kind_of(place.folder)
+    kind = filesystem.kind_of(os.path.dirname(real))
     verdict = filesystem.judge(kind)
+    place = Place(real, mode, create, has_presence=verdict == "sound")
     if verdict == "breaks" and not allow_network:
         reason = f"SQLite's locks do not hold on a {kind} file system (allow_network=True opens it all the same)"
         raise CannotOpen(place.path, reason)
@@ -117,7 +101,7 @@ def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, crea
     schema.check(connection, place.path)
     connections.use_wal(connection, place.path)
     connections.pragma(connection, "synchronous = FULL")
-    _notice_boot(connection, clock)
+    _notice_boot(connection, place, clock)
 
 
 def _refusal(exc: apsw.Error | UnicodeDecodeError, path: str) -> LiteQueueError:
@@ -137,15 +121,21 @@ def size_of(path: str) -> int:
     return 0
 
 
-def _notice_boot(connection: apsw.Connection, clock: Clock) -> None:
-    """After a reboot, move the lease clock so that every older deadline lies in the past: one write lapses all (§8)."""
+def _notice_boot(connection: apsw.Connection, place: Place, clock: Clock) -> None:
+    """After a reboot, move the lease clock so that every older deadline lies in the past: one write lapses all (§8).
+
+    A boot ends every process, so while one lives that holds leases here the id is not believed.
+    """
     boot_id = clock.boot_id()
     reader = Reader(connection, 0, 0, Settings())
     if reader.all(SQL.host)[0][0] == boot_id:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if reader.all(SQL.host)[0][0] != boot_id:
+        living = presence.living(place, reader.all(SQL.holders))
+        if living:
+            _log.warning("%s: a new boot id while holders %s live: not believed", place.path, living)
+        elif reader.all(SQL.host)[0][0] != boot_id:
             latest: int = reader.all(SQL.latest_deadline)[0][0] or 0
             connection.execute(SQL.host_booted, (boot_id, latest + 1 - clock.monotonic_us()))
             connection.execute(SQL.holders_clear)

@@ -47,8 +47,8 @@ CREATE TABLE litequeue_job (
 CREATE INDEX litequeue_job_ready ON litequeue_job (scope, kind, priority, created_at, job_id)
     WHERE state = 0;
 
--- Held leases by deadline, over all scopes: what has lapsed.
-CREATE INDEX litequeue_job_deadline ON litequeue_job (lease_deadline)
+-- Held leases by deadline, over all scopes: what has lapsed; and, from the index alone, what a dead holder held.
+CREATE INDEX litequeue_job_deadline ON litequeue_job (lease_deadline, holder)
     WHERE state = 1;
 
 -- Gated jobs by due time, within a scope: other scopes' due jobs must not hide one's own.
@@ -101,12 +101,15 @@ CREATE TABLE litequeue_rerun (
     payload BLOB NOT NULL
 ) WITHOUT ROWID, STRICT;
 
--- Which queue handle an id stands for; ids are never used again. A reboot empties it.
+-- Which queue handle an id stands for; ids are never used again. While it lives, the byte at the offset of its id in
+-- the sidecar <file>-lock is locked, provided that the sidecar is still the one named here (device:inode; NULL where
+-- there are no such locks). A reboot empties the table.
 CREATE TABLE litequeue_holder (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
     pid INTEGER NOT NULL,
     host TEXT NOT NULL,
-    since INTEGER NOT NULL
+    since INTEGER NOT NULL,
+    sidecar TEXT
 ) STRICT;
 
 -- The file's own settings; what is absent has its default. Durations are seconds, NULL is "forever" or "no limit".

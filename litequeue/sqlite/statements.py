@@ -32,6 +32,7 @@ class Statements:
     holder_add: str
     holder_remove: str
     holders_clear: str
+    holders: str
     tail: str
     job_add: str
     body_add: str
@@ -64,6 +65,7 @@ class Statements:
     job_remove: str
     body_remove: str
     lapsed: str
+    held_by: str
     due: str
     overdue: str
     distant: str

@@ -55,13 +55,16 @@ UPDATE litequeue_host SET boot_id = ?, lease_offset = ?;
 SELECT max(lease_deadline) FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1;
 
 -- name: holder_add
-INSERT INTO litequeue_holder (pid, host, since) VALUES (?, ?, ?);
+INSERT INTO litequeue_holder (pid, host, since, sidecar) VALUES (?, ?, ?, ?);
 
 -- name: holder_remove
 DELETE FROM litequeue_holder WHERE id = ?;
 
 -- name: holders_clear
 DELETE FROM litequeue_holder;
+
+-- name: holders
+SELECT id, sidecar FROM litequeue_holder ORDER BY id;
 
 -- ## Enqueue
 
@@ -220,6 +223,11 @@ DELETE FROM litequeue_body WHERE job_id = ?;
 -- name: lapsed
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_deadline
 WHERE job.state = 1 AND job.lease_deadline <= ? ORDER BY job.lease_deadline LIMIT ?;
+
+-- name: held_by
+-- All that a dead holder held: a walk over the index of held leases, which has the holder in it.
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_deadline
+WHERE job.state = 1 AND job.holder = ? ORDER BY job.lease_deadline;
 
 -- name: due
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due

@@ -27,7 +27,8 @@ from litequeue.sqlite.context import Context, Stage
 from litequeue.sqlite.failures import damaged, translate
 from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.handle import Handle
-from litequeue.sqlite.opening import Place
+from litequeue.sqlite.place import Place
+from litequeue.sqlite.presence import Presence
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
@@ -56,6 +57,7 @@ class Store:
         """The leases that this handle took and has not ended; closing must not scan all leases."""
         self._durability = durability
         self._room = Room(place.folder)
+        self._presence = Presence(place)
         self._holder_id: int | None = None
         self._epoch = 0
         self._context: Context | None = None
@@ -292,6 +294,7 @@ class Store:
                 except LiteQueueError as exc:
                     _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
             self._handle.close()
+            self._presence.close()
 
     # --- inside
 
@@ -331,6 +334,8 @@ class Store:
         """Let the next one in, whatever happened; an interrupted end is simply ended again."""
         if self._writer.is_mine():
             self._context = None
+            if self._presence.holder_id != self._holder_id:  # the transaction that took the id has not committed
+                self._presence.close()
             self._gate.leave()
             self._writer.give()
 
@@ -350,6 +355,7 @@ class Store:
         self._epoch += 1
         self._context = None
         self._is_guarding = False
+        self._presence.close()
         self._holder_id = None
         self.held = {}
 
@@ -359,8 +365,14 @@ class Store:
             context.write(SQL.holder_remove, (self._holder_id,))
 
     def _new_holder(self, context: Context) -> int:
-        context.write(SQL.holder_add, (os.getpid(), platform.node(), context.now))
-        return context.connection.last_insert_rowid()
+        """Take the next id and lock its byte, in the transaction of the first lease: nobody sees the id unlocked."""
+        while True:
+            sidecar = self._presence.sidecar()
+            context.write(SQL.holder_add, (os.getpid(), platform.node(), context.now, sidecar))
+            holder_id = context.connection.last_insert_rowid()
+            if self._presence.hold(holder_id):
+                return holder_id
+            context.write(SQL.holder_remove, (holder_id,))
 
     def _copy_back(self, connection: apsw.Connection) -> None:
         """Checkpoint after a commit, outside of it, so that its failure is never mistaken for the commit's."""

@@ -15,8 +15,9 @@ from litequeue import codec, rules
 from litequeue.errors import RecordError
 from litequeue.model import JobState
 from litequeue.settings import Settings
-from litequeue.sqlite import moves
+from litequeue.sqlite import moves, presence
 from litequeue.sqlite.context import Context
+from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Key, Row
 from litequeue.sqlite.statements import SQL
@@ -47,8 +48,32 @@ class Prunable(NamedTuple):
 def reap(context: Context, limit: int) -> int:
     """Take back up to `limit` jobs, of any scope, whose lease has lapsed; return how many."""
     rows = _rows(context, SQL.lapsed, context.lease_now, limit)
-    moves.apply(context, [(row, _reaped(context, row)) for row in rows])
+    moves.apply(context, [(row, _reaped(context, row, rules.LEASE_EXPIRED)) for row in rows])
     return len(rows)
+
+
+def dead_holders(reader: Reader, place: Place) -> list[int]:
+    """Return the ids of the holders whose process has died."""
+    return presence.dead(place, reader.all(SQL.holders))
+
+
+def held_by(reader: Reader, holder_id: int) -> list[Row]:
+    """Return what a holder has leased; for a dead one that is final once its death is known."""
+    return _rows(reader, SQL.held_by, holder_id)
+
+
+def reap_found(context: Context, found: list[Row]) -> int:
+    """Take back those of a dead holder's jobs that still stand as they were found; return how many."""
+    leases = {(row.job_id, row.lease_generation) for row in found}
+    rows = context.each(SQL.row_at, [row.key for row in found])
+    held = [row for row in rows if (row.job_id, row.lease_generation) in leases]
+    moves.apply(context, [(row, _reaped(context, row, rules.WORKER_DIED)) for row in held])
+    return len(held)
+
+
+def forget_holder(context: Context, holder_id: int) -> None:
+    """Remove the row of a holder that has no leases any more."""
+    context.write(SQL.holder_remove, (holder_id,))
 
 
 def promote(context: Context, scope: str, limit: int) -> int:
@@ -157,11 +182,12 @@ def _last_event_at(reader: Reader, row: Row) -> int:
     return 0
 
 
-def _reaped(context: Context, row: Row) -> rules.Move:
+def _reaped(context: Context, row: Row, cause: str) -> rules.Move:
     settings = context.settings.of(row.kind)
     return rules.reap(
         row,
         context.now,
+        cause=cause,
         max_attempts=row.max_attempts or settings.max_attempts,
         pause_us=settings.backoff_us(row.attempts, random.random()),
     )

@@ -66,6 +66,8 @@ class Both:
         self.clock = FakeClock()
         self.model = Model(self.clock)
         self.handles: list[Handle] = []
+        self.dead: dict[int, int] = {}
+        """Handles that died in this boot and that nobody has buried: by holder id, the number."""
         self.leases: list[Held] = []
         self.ended: list[Held] = []
         """The leases that were settled in the present block."""
@@ -103,6 +105,8 @@ class Both:
     def die(self, handle: Handle) -> None:
         """Let a handle go as `kill -9` does: its connections close, and nothing that it holds is released."""
         self.handles.remove(handle)
+        if handle.queue._store._holder_id is not None:
+            self.dead[handle.queue._store._holder_id] = handle.number
         handle.queue._store.held.clear()
         handle.queue._store._holder_id = None
         handle.queue.close()
@@ -115,6 +119,7 @@ class Both:
         """Start the machine anew: every handle dies, and at the first opening every older lease has lapsed (§8)."""
         for handle in list(self.handles):
             self.die(handle)
+        self.dead.clear()
         self.clock.reboot()
         self.model.reboot()
 

@@ -178,12 +178,13 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(at=_handles, after=_pauses, step=st.sampled_from((0, 0, -60, -4000, -90000)))
     def maintenance_passes(self, at: int, after: float, step: float) -> None:
-        """Do a whole pass (V11), which also pulls in back-offs after a backward step of the wall clock (§5)."""
+        """Do a whole pass (V11): the dead's leases end too; back-offs are pulled in after a backward step (§5)."""
         self.both.clock.advance(after)
         self.both.clock.step_wall(step)
         queue, model = self._handle(at).queue, self.both.model
         report = Maintenance(queue).run_once()
-        reaped = model.reap()
+        reaped = model.reap() + sum(model.reap_dead(number) for _, number in sorted(self.both.dead.items()))
+        self.both.dead.clear()
         model.pull_in(by_id(queue.list(scope=ANY, limit=10_000)))
         moved, pruned = model.promote() + model.expire(), model.prune()
         self.both.check()

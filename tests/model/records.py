@@ -85,6 +85,7 @@ class Entry:
     reaps: int = 0
     generation: int = 0
     worker: str | None = None
+    handle: int | None = None
     leased_at: int | None = None
     deadline: int | None = None
     beats: int = 0

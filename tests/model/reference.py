@@ -199,6 +199,7 @@ class Model:
         ttl = microseconds(self.settings.value("lease_ttl", job.kind) if wish.ttl is None else wish.ttl)
         assert ttl is not None
         job.state, job.worker, job.leased_at, job.deadline = LEASED, wish.worker, self.now, self.lease_now + ttl
+        job.handle = wish.handle
         job.generation += 1
         job.attempts += 1
         return Token(wish.handle, job.scope, job.priority, job.created_at, job.job_id, job.generation, wish.worker, ttl)
@@ -294,11 +295,18 @@ class Model:
 
     def reap(self) -> int:
         """Take back every lapsed lease."""
-        lapsed = [job for job in self.jobs.values() if job.state is LEASED and self._is_lapsed(job)]
-        for job in sorted(lapsed, key=lambda job: (job.deadline, scope_key(job.scope), job.order)):
+        return self._reap([job for job in self.jobs.values() if job.state is LEASED and self._is_lapsed(job)])
+
+    def reap_dead(self, handle: int) -> int:
+        """Take back every lease of a handle whose process has died."""
+        held = [job for job in self.jobs.values() if job.state is LEASED and job.handle == handle]
+        return self._reap(held, "worker died")
+
+    def _reap(self, jobs: list[Entry], cause: str = "lease expired") -> int:
+        for job in sorted(jobs, key=lambda job: (job.deadline, scope_key(job.scope), job.order)):
             job.reaps += 1
-            self._badly_ended(job, "lease expired", self.settings.backoff(job), may_retry=True, is_backoff=True)
-        return len(lapsed)
+            self._badly_ended(job, cause, self.settings.backoff(job), may_retry=True, is_backoff=True)
+        return len(jobs)
 
     def promote(self, scope: Scope | None = None) -> int:
         """Make every due job ready."""
@@ -423,5 +431,6 @@ class Model:
 
     def _let_go(self, job: Entry) -> None:
         """Drop what lives only as long as the lease."""
-        job.worker = job.deadline = job.last_beat_at = job.continuation = job.progress = job.note = job.trigger = None
+        job.worker = job.handle = job.deadline = job.last_beat_at = None
+        job.continuation = job.progress = job.note = job.trigger = None
         job.beats = job.checkpoints = 0

@@ -126,11 +126,14 @@ def test_unchanged_settings_are_not_read_again(pair: Pair) -> None:
     assert not any("FROM litequeue_setting" in sql or "FROM litequeue_kind_setting" in sql for sql in statements)
 
 
-def test_a_reboot_noticed_by_one_handle_is_known_to_another(path: Path, pair: Pair, clock: FakeClock) -> None:
+def test_a_reboot_noticed_by_one_handle_is_known_to_another(
+    path: Path, pair: Pair, clock: FakeClock, crash: Callable[[Queue], None]
+) -> None:
     """The lease clock's offset travels as settings do: an old handle counts as the opener after a boot does (§8)."""
     one, other = pair
-    held = one.lease_next(ttl=1000)
-    assert held is not None
+    killed = litequeue.open(path, clock=clock)
+    assert killed.lease_next(ttl=1000) is not None
+    crash(killed)
     clock.reboot()
     litequeue.open(path, clock=clock).close()
     assert other.stats().lapsed == 1

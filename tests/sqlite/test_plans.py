@@ -99,6 +99,8 @@ FREE = {
     "host",
     "host_booted",
     "holder_remove",
+    "holders",  # a row for each handle that holds leases
+    "held_by",  # walks the index of held leases, once for each holder that has died
     "holders_clear",
     "setting_remove",
     "kind_setting_remove",

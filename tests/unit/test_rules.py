@@ -103,7 +103,7 @@ def test_the_last_attempt_is_the_one_that_reaches_the_maximum(attempts: int, to:
     """Exactly `max_attempts` leases, whether they failed or lapsed (V7, V11, G6)."""
     job = replace(JOB, attempts=attempts)
     assert fail(job, max_attempts=5).to is to
-    assert rules.reap(job, NOW, max_attempts=5, pause_us=7).to is to
+    assert rules.reap(job, NOW, cause=rules.LEASE_EXPIRED, max_attempts=5, pause_us=7).to is to
 
 
 def test_a_job_may_have_a_single_attempt() -> None:
@@ -135,7 +135,7 @@ def test_a_failure_for_good_is_the_end_at_once(expires_at: int | None) -> None:
 def test_a_run_that_ends_badly_past_its_expiry_is_dead(expires_at: int, to: JobState) -> None:
     """It could not start again in time; what ended the run is still its error (V11)."""
     job = replace(JOB, expires_at=expires_at)
-    failed, reaped = fail(job), rules.reap(job, NOW, max_attempts=5, pause_us=7)
+    failed, reaped = fail(job), rules.reap(job, NOW, cause=rules.LEASE_EXPIRED, max_attempts=5, pause_us=7)
     assert (failed.to, failed.error) == (to, "boom")
     assert (reaped.to, reaped.error) == (to, "lease expired")
     if to is DEAD:
@@ -145,7 +145,7 @@ def test_a_run_that_ends_badly_past_its_expiry_is_dead(expires_at: int, to: JobS
 
 def test_a_lapse_counts_as_a_reap() -> None:
     """Beside its attempt, which was counted at the lease; `last_error` says what happened (V11, §2)."""
-    assert rules.reap(replace(JOB, reaps=1), NOW, max_attempts=5, pause_us=7) == Move(
+    assert rules.reap(replace(JOB, reaps=1), NOW, cause=rules.LEASE_EXPIRED, max_attempts=5, pause_us=7) == Move(
         RETRYABLE,
         attempts=2,
         reaps=2,
@@ -158,7 +158,7 @@ def test_a_lapse_counts_as_a_reap() -> None:
 @pytest.mark.parametrize("job", [replace(JOB, attempts=5), replace(JOB, expires_at=NOW)])
 def test_the_lapse_that_kills_counts_too(job: Facts) -> None:
     """A dead job tells how many of its attempts were reaped (V11, §2)."""
-    move = rules.reap(job, NOW, max_attempts=5, pause_us=7)
+    move = rules.reap(job, NOW, cause=rules.LEASE_EXPIRED, max_attempts=5, pause_us=7)
     assert (move.to, move.reaps) == (DEAD, 1)
 
 

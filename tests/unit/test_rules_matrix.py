@@ -92,7 +92,10 @@ def failures() -> list[Move]:
 
 def lapses() -> list[Move]:
     """Return where lapses lead, over all sorts of jobs."""
-    return [rules.reap(job, NOW, max_attempts=3, pause_us=pause) for job, pause in product(SORTS, (0, 5))]
+    return [
+        rules.reap(job, NOW, cause=rules.LEASE_EXPIRED, max_attempts=3, pause_us=pause)
+        for job, pause in product(SORTS, (0, 5))
+    ]
 
 
 def releases() -> list[Move]:

@@ -51,7 +51,7 @@ DECISIONS: dict[str, Callable[[Facts, int], Move]] = {
     "complete": rules.complete,
     "fail": lambda job, now: rules.fail(job, now, max_attempts=5, pause_us=7, retryable=True, error="boom"),
     "fail for good": lambda job, now: rules.fail(job, now, max_attempts=5, pause_us=7, retryable=False, error="boom"),
-    "reap": lambda job, now: rules.reap(job, now, max_attempts=5, pause_us=7),
+    "reap": lambda job, now: rules.reap(job, now, cause=rules.LEASE_EXPIRED, max_attempts=5, pause_us=7),
     "release": lambda job, now: rules.release(job, now, delay_us=0),
     "snooze": lambda job, now: rules.release(job, now, delay_us=1_500_000),
     "promote": rules.promote,

@@ -1,0 +1,27 @@
+"""Where a queue file really is, and how it may be opened there."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A queue file's real path, and how it may be opened."""
+
+    path: str
+    mode: int
+    create: bool
+    has_presence: bool
+    """Whether a lock on a byte of a file here tells of the life of its holder."""
+
+    @property
+    def folder(self) -> str:
+        """The folder that holds the file."""
+        return os.path.dirname(self.path)
+
+    @property
+    def lock_path(self) -> str:
+        """The sidecar of the write gate, and of presence."""
+        return f"{self.path}-lock"

@@ -1,0 +1,130 @@
+"""Presence: whether the process behind a queue handle still lives, by a lock that the kernel gives up at its death.
+
+A handle that leases is a holder. It locks the byte at the offset of its id in the sidecar `<file>-lock` with an OFD
+lock before its row is committed, and keeps it until it is closed. Invariants: a free byte means death only on the very
+sidecar that the row names, so a replaced one makes nobody look dead; a stopped process keeps its lock; a forked child
+closes what it inherited, so that it does not keep its dead parent alive. Where the platform or the file system has no
+such locks nobody is ever called dead, and deadlines decide. Leaves out: what happens to a dead holder's leases.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import struct
+from collections.abc import Iterable, Iterator
+
+from litequeue.sqlite.gate import open_sidecar
+from litequeue.sqlite.place import Place
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+HAS_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
+"""`flock`, which the gate uses, and these never meet on Linux: one may hold the whole file, the other a byte of it."""
+
+_FLOCK = "hhqqi"
+"""`struct flock`: type, whence, start, length, process (0 for OFD locks). Source: fcntl(2), `fcntl_locking(2)`."""
+_log = logging.getLogger("litequeue")
+
+Known = Iterable[tuple[int, str | None]]
+"""Holders as their rows tell of them: id, and the identity of the sidecar that they locked a byte of."""
+
+
+class Presence:
+    """The lock that says that one handle lives."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._descriptor: int | None = None
+        self._sidecar: str | None = None
+        self._is_possible = HAS_LOCKS and place.has_presence
+        self.holder_id: int | None = None
+        """Who this handle is, once its first lease has been tried."""
+
+    def __del__(self) -> None:
+        self.close()
+
+    def sidecar(self) -> str | None:
+        """Return the identity of the sidecar, opening it if need be; `None` where presence says nothing."""
+        if self._descriptor is None and self._is_possible:
+            try:
+                self._descriptor = open_sidecar(self._place.lock_path, self._place.mode)
+            except OSError as exc:
+                self._give_up(exc)
+            else:
+                self._sidecar = _identity(self._descriptor)
+        return self._sidecar
+
+    def hold(self, holder_id: int) -> bool:
+        """Lock the byte of an id; tell whether it is this handle's now.
+
+        Another handle may have it for a moment more: one that got the same id in a transaction that rolled back.
+        """
+        if self._descriptor is not None:
+            try:
+                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, holder_id))
+            except BlockingIOError:
+                return False
+            except OSError as exc:
+                self._give_up(exc)
+                return False
+        self.holder_id = holder_id
+        return True
+
+    def close(self) -> None:
+        """Let go of the lock; in a forked child, of the descriptor only, so that the parent's death frees the byte."""
+        self.holder_id = self._sidecar = None
+        if self._descriptor is not None:
+            descriptor, self._descriptor = self._descriptor, None
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    def _give_up(self, exc: OSError) -> None:
+        self.close()
+        self._is_possible = False
+        _log.warning("leases of %s end by their deadline only, its lock file failed: %s", self._place.path, exc)
+
+
+def living(place: Place, holders: Known) -> list[int]:
+    """Return the ids of those that certainly live: their byte is locked."""
+    return [holder_id for holder_id, is_locked in _probe(place, holders) if is_locked]
+
+
+def dead(place: Place, holders: Known) -> list[int]:
+    """Return the ids of those whose process has certainly let go: their byte is free."""
+    return [holder_id for holder_id, is_locked in _probe(place, holders) if not is_locked]
+
+
+def _probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
+    """Ask for the byte of each holder that locked one of this sidecar.
+
+    By a descriptor of this call's own: one that has locks itself does not see them.
+    """
+    known = [(holder_id, sidecar) for holder_id, sidecar in holders if sidecar is not None]
+    if not known or not HAS_LOCKS or not place.has_presence:
+        return
+    try:
+        descriptor = open_sidecar(place.lock_path, place.mode, create=False)
+    except OSError:
+        return
+    try:
+        here = _identity(descriptor)
+        for holder_id, sidecar in known:
+            if sidecar == here:
+                answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, holder_id))
+                yield holder_id, struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK
+    finally:
+        os.close(descriptor)
+
+
+def _identity(descriptor: int) -> str:
+    status = os.fstat(descriptor)
+    return f"{status.st_dev}:{status.st_ino}"
+
+
+def _lock(sort: int, holder_id: int) -> bytes:
+    return struct.pack(_FLOCK, sort, os.SEEK_SET, holder_id, 1, 0)
