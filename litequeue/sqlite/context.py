@@ -30,6 +30,10 @@ class Stage(Enum):
     COMMITTED = auto()
 
 
+class SyncNeeded(Exception):
+    """The transaction has to be done again, synced: it is about to make a job, and the mode promises to keep jobs."""
+
+
 class DeadLetter(NamedTuple):
     """A job that died in this transaction, for the log."""
 
@@ -60,6 +64,7 @@ class Context(Reader):
         "dead_letters",
         "dropped",
         "epoch",
+        "keeps_jobs",
         "leases",
         "room",
         "settled",
@@ -73,8 +78,12 @@ class Context(Reader):
         holder_id: int | None,
         new_holder: Callable[[Context], int],
         room: Room,
+        *,
+        keeps_jobs: bool,
     ) -> None:
         super().__init__(reader.connection, reader.now, reader.lease_now, reader.settings)
+        self.keeps_jobs = keeps_jobs
+        """Whether a job that is made here is as safe as the mode says (contract §7)."""
         self.epoch = epoch
         """Of the handle; a forked child's is another one."""
         self.stage = Stage.OPEN

@@ -1,7 +1,9 @@
 """Putting new rows at the end of the line.
 
-Invariant: `created_at` is later than that of every pending job of the same scope and priority, so first in, first
-out means commit order, across processes and even when the wall clock steps back (contract G4).
+Invariants: `created_at` is later than that of every pending job of the same scope and priority, so first in, first
+out means commit order, across processes and even when the wall clock steps back (contract G4). Every commit that makes
+a job is synced where the mode says so, whichever verb makes it: the end of a run turns a kept trigger into a job, and a
+later enqueue answers with it (§7).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from uuid import UUID
 
 from litequeue import codec, rules
 from litequeue.model import Transition
-from litequeue.sqlite.context import Context
+from litequeue.sqlite.context import Context, SyncNeeded
 from litequeue.sqlite.statements import SQL
 
 
@@ -49,7 +51,13 @@ class Tails:
 
 
 def insert(context: Context, new: list[Insert]) -> None:
-    """Insert jobs in the order given."""
+    """Insert jobs in the order given.
+
+    Raises:
+        SyncNeeded: this transaction is not synced, and has to be.
+    """
+    if not context.keeps_jobs:
+        raise SyncNeeded
     now = context.now
     tails = Tails(context)
     enqueued = codec.encode_event(now, Transition.ENQUEUED)

@@ -23,7 +23,7 @@ from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, UsageErr
 from litequeue.lease import Fence, Lease
 from litequeue.sqlite import authority, opening, schema, settling
 from litequeue.sqlite.connection import CHECKPOINT_PAGES, pragma
-from litequeue.sqlite.context import Context, Stage
+from litequeue.sqlite.context import Context, Stage, SyncNeeded
 from litequeue.sqlite.failures import damaged, translate
 from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.handle import Handle
@@ -76,10 +76,18 @@ class Store:
     def write(self, work: Callable[[Context], T], *, durable: bool) -> T:
         """Do one piece of work in a transaction of its own; what raises has been rolled back.
 
+        Work that turns out to need a sync, which can only be chosen before BEGIN, is done again with one.
+
         Raises:
             LiteQueueError: see `begin` and `commit`, and whatever the work raises.
         """
         self.refuse_inside()
+        try:
+            return self._write_once(work, durable=durable)
+        except SyncNeeded:
+            return self._write_once(work, durable=True)
+
+    def _write_once(self, work: Callable[[Context], T], *, durable: bool) -> T:
         context = None
         try:
             context = self.begin(durable=durable)
@@ -110,6 +118,7 @@ class Store:
         self._writer.take(deadline)
         connection = self._handle.ready(self._writer, deadline)
         self._handle.enter_gate(deadline)
+        keeps_jobs = durable or self._durability != "enqueue"
         wanted = _FULL if self._durability == "full" or (durable and self._durability == "enqueue") else _NORMAL
         self._writer.patience.deadline = deadline
         if self._synchronous != wanted:
@@ -122,7 +131,9 @@ class Store:
             raise QueueBusy(f"the write lock of {self.place.path} was not had within {waited}") from exc
         self._handle.verify(self._writer, ALL_FILES)
         reader = self._writer.agreement.writer(connection, self.clock)
-        self._context = Context(reader, self._epoch, self._holder_id, self._new_holder, self._room)
+        self._context = Context(
+            reader, self._epoch, self._holder_id, self._new_holder, self._room, keeps_jobs=keeps_jobs
+        )
         return self._context
 
     def commit(self, context: Context) -> None:

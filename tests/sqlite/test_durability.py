@@ -10,12 +10,13 @@ import pytest
 
 import litequeue
 from litequeue import NewJob
+from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from litequeue import Queue
+    from litequeue import Lease, Queue
 
     Durability = Literal["full", "enqueue", "normal"]
 
@@ -115,6 +116,33 @@ def test_each_verb_is_synced_as_its_mode_says(path: Path, durability: Durability
         modes = _sync_mode_of(queue, lambda: call(verbs))
     expected = FULL if durability == "full" or (durability == "enqueue" and is_durable) else NORMAL
     assert modes == [expected]
+
+
+RUN_ENDS: dict[str, Callable[[Queue, Lease], object]] = {
+    "complete": lambda _, lease: lease.complete(),
+    "fail": lambda _, lease: lease.fail("boom", retryable=False),
+    "reap_expired": lambda queue, _: queue.reap_expired(),
+    "lease_next": lambda queue, _: queue.lease_next(["other"]),
+}
+
+
+@pytest.mark.parametrize("end", RUN_ENDS)
+@pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
+def test_the_end_of_a_run_that_turns_a_kept_trigger_into_a_job_is_synced(
+    path: Path, durability: Durability, end: str
+) -> None:
+    """That commit enqueues too: a repeat is answered with the new job, which is in the file from then on (G2, §7)."""
+    clock = FakeClock()
+    with litequeue.open(path, durability=durability, clock=clock) as queue:
+        queue.enqueue("work", idempotency_key="key", max_attempts=1)
+        (lease,) = queue.lease_many(1, ["work"])
+        queue.enqueue("work", idempotency_key="key", on_conflict="reset")
+        clock.advance(1000)
+        modes = _sync_mode_of(queue, lambda: RUN_ENDS[end](queue, lease))
+        repeat = queue.enqueue("work", idempotency_key="key")
+        assert not repeat.created
+        assert repeat.job_id != lease.job_id
+    assert modes == [NORMAL if durability == "normal" else FULL]
 
 
 def test_the_mode_of_a_verb_does_not_leak_into_the_next_one(path: Path) -> None:
