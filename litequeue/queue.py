@@ -66,6 +66,7 @@ def open(
         NotAQueue: the file is something else; it was not touched.
         SchemaMismatch: another version of the queue's tables, or changed ones; the file was not touched.
         StorageCorrupt: SQLite found the file damaged.
+        StorageLost: the log of this file was taken away while this process had it open; only another process can go on.
     """
     storable_scope(scope)
     if durability not in _DURABILITIES:

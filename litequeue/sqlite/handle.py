@@ -20,17 +20,25 @@ import apsw
 
 from litequeue.clock import Clock
 from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, QueueBusy, QueueClosed, StorageLost, UsageError
-from litequeue.sqlite import forks, opening
+from litequeue.sqlite import anchor, forks, intruders, opening
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.connection import abandon, close_last
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.place import Place
-from litequeue.sqlite.tripwire import ALL_FILES, Identity
+from litequeue.sqlite.tripwire import ALL_FILES, FILE, Identity, present
 
 _log = logging.getLogger("litequeue")
 _spoiled: set[str] = set()
 """Files on which this process inherited open connections: SQLite here believes in locks that nobody holds."""
+_forsaken: set[Identity | None] = set()
+"""Files whose log or shared memory went away beneath this process: SQLite here would go on with the old ones."""
 _handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+
+
+def _is_on_any(path: str) -> bool:
+    """Tell whether a handle of this process is on that file."""
+    file = present(path)[FILE]
+    return file is not None and any(handle.is_on(file) for handle in list(_handles))
 
 
 class Handle:
@@ -66,6 +74,7 @@ class Handle:
         self._identity: Identity | None = None
         self._is_forking_safely = False
         forks.register(self)
+        intruders.keep_out(_is_on_any)
         _handles.add(self)
         deadline = self.deadline()
         self.writer.take(deadline)  # a fork waits for the opening, as it waits for every verb
@@ -80,10 +89,19 @@ class Handle:
         """Whether this is a handle on that path of the process that this one was forked from, still as it was."""
         return self.place.path == path and self._pid != os.getpid()
 
+    def is_on(self, file: Identity) -> bool:
+        """Whether another verb on this handle would use this very file."""
+        return self.is_usable and self._identity == file
+
     @property
     def is_usable(self) -> bool:
         """Whether another verb can still work on this handle."""
         return not self._is_closed and self._lost_reason is None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether this handle has a connection just now."""
+        return self.writer.connection is not None or self.reader.connection is not None
 
     def deadline(self) -> float:
         """Return until when a verb that begins now may wait, by `time.monotonic`."""
@@ -224,6 +242,7 @@ class Handle:
                 gate.close()
 
     def _open_channels(self, *, create: bool, deadline: float) -> None:
+        self._refuse_forsaken()
         try:
             for channel in (self.writer, self.reader):
                 if channel.connection is None:
@@ -231,6 +250,7 @@ class Handle:
                     self._recognise(channel)
                     if channel is self.writer and channel.connection is not None:
                         self._equip(channel.connection)
+            anchor.hold(self.place.path)
         except CannotOpen as exc:
             if self._identity is not None and not os.path.exists(self.place.path):
                 raise self._lost(f"cannot be opened again ({exc.reason})") from exc
@@ -240,6 +260,22 @@ class Handle:
                 for channel in (self.reader, self.writer):
                     channel.close(lambda connection: connection.close())
             raise
+
+    def _refuse_forsaken(self) -> None:
+        """Refuse a file of which SQLite has another log or shared memory open in this process than lies beside it.
+
+        It shares them among all connections to a file, so a new one would write where nobody else looks. Handles that
+        have them open may not have noticed yet.
+
+        Raises:
+            StorageLost: it is so.
+        """
+        now = present(self.place.path)
+        armed = [channel.tripwire.armed for other in list(_handles) for channel in (other.writer, other.reader)]
+        if any(then is not None and then[FILE] == now[FILE] and then != now for then in armed):
+            _forsaken.add(now[FILE])
+        if now[FILE] in _forsaken:
+            raise self._lost("lost its log or its shared memory beneath this process: only a new process can go on")
 
     def _recognise(self, channel: Channel) -> None:
         """Make sure that a file that is opened again is the one of before."""
@@ -251,9 +287,13 @@ class Handle:
     def _lost(self, how: str, *, committed: bool = False) -> StorageLost:
         """Give the handle up: closing a connection now could checkpoint into a file that is not ours."""
         self._lost_reason = f"{self.place.path} {how}"
+        now = present(self.place.path)
         for channel in (self.writer, self.reader):
             if channel.connection is not None and channel.connection.in_transaction and channel.is_mine():
                 channel.connection.execute("ROLLBACK")  # writes nothing, and lets go of SQLite's lock
+            armed = channel.tripwire.armed
+            if channel.connection is not None and armed is not None and armed != now:
+                _forsaken.add(armed[FILE])
             abandon(channel.connection)
             channel.connection = None
         return StorageLost(self._lost_reason, committed=committed)
@@ -272,8 +312,11 @@ class Handle:
             if self._pid == os.getpid() and self._lost_reason is None:
                 self._enter(self.gate, deadline)
                 self.verify(self.writer, ALL_FILES)
+                anchor.let_go(self.place.path)
                 for channel in (self.reader, self.writer):
                     channel.close(close)
+                if any(other.is_open for other in list(_handles) if other.place.path == self.place.path):
+                    anchor.hold(self.place.path)
         except (apsw.Error, LiteQueueError) as exc:
             _log.warning("closing %s: %s", self.place.path, exc)
         finally:

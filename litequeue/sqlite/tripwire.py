@@ -15,6 +15,7 @@ from collections.abc import Callable
 Identity = tuple[int, int]
 """Device and inode."""
 
+_SUFFIXES = ("", "-wal", "-shm")
 _AT_FDCWD = -100
 _AT_STATX_DONT_SYNC = 0x4000
 _STATX_INO = 0x100
@@ -34,9 +35,14 @@ class Tripwire:
     """Remembers which database, `-wal` and `-shm` were opened, and tells when one of them is another or gone."""
 
     def __init__(self, path: str) -> None:
-        self._paths = tuple(os.fsencode(path + suffix) for suffix in ("", "-wal", "-shm"))
+        self._paths = tuple(os.fsencode(path + suffix) for suffix in _SUFFIXES)
         self._identify = _identifier()
         self._armed: tuple[Identity | None, ...] | None = None
+
+    @property
+    def armed(self) -> tuple[Identity | None, ...] | None:
+        """What `present` returned when armed."""
+        return self._armed
 
     @property
     def file(self) -> Identity | None:
@@ -57,6 +63,12 @@ class Tripwire:
         if armed is None:
             return False
         return any(self._identify(self._paths[part]) != armed[part] for part in parts)
+
+
+def present(path: str) -> tuple[Identity | None, ...]:
+    """Return what lies at the three paths now: the database, its `-wal` and its `-shm`."""
+    identify = _identifier()
+    return tuple(identify(os.fsencode(path + suffix)) for suffix in _SUFFIXES)
 
 
 def _by_stat(path: bytes) -> Identity | None:
