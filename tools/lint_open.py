@@ -5,7 +5,8 @@ Why: POSIX drops *all* of a process's locks on a file when *any* of its descript
 SQLite's locks behind its back, and acknowledged commits vanish (DESIGN §3).
 Source: SQLite's "How To Corrupt An SQLite Database File", section 2.2.
 
-Sees calls by name, through the file's imports. Leaves out what nobody writes by chance (`getattr`, `ctypes`).
+Sees calls by name, through the file's imports. Leaves out what nobody writes by chance (`getattr`, `ctypes`), what a
+child process opens, and a second SQLite: the import contracts forbid that (`pyproject.toml`).
 """
 
 from __future__ import annotations
@@ -25,11 +26,19 @@ ALLOWED = {
 }
 
 OPENERS = frozenset(
-    {"open", "io.open", "io.open_code", "io.FileIO", "os.open", "codecs.open"}
+    {"open", "io.open", "io.open_code", "io.FileIO", "os.open", "codecs.open", "tokenize.open", "fileinput.input"}
+    # The modules behind them.
+    | {f"{module}.open" for module in ("_io", "_pyio", "posix", "nt")}
+    | {f"{module}.FileIO" for module in ("_io", "_pyio")}
     # These open, and close, the files that they are given.
-    | {f"shutil.{name}" for name in ("copy", "copy2", "copyfile", "copytree", "move")}
+    | {f"shutil.{name}" for name in ("copy", "copy2", "copyfile", "copytree", "move", "make_archive")}
+    | {f"{module}.open" for module in ("gzip", "bz2", "lzma", "tarfile", "wave", "shelve", "dbm")}
+    | {"gzip.GzipFile", "bz2.BZ2File", "lzma.LZMAFile", "zipfile.ZipFile", "tarfile.TarFile"}
+    # These close a descriptor, or a copy of it, wherever it came from: that is what drops the locks.
+    | {"os.fdopen", "os.dup", "os.dup2", "os.closerange", "mmap.mmap"}
+    | {"runpy.run_path", "linecache.getline", "linecache.getlines", "logging.FileHandler"}
 )
-METHODS = frozenset({"open", "read_text", "read_bytes", "write_text", "write_bytes", "touch"})
+METHODS = frozenset({"open", "read_text", "read_bytes", "write_text", "write_bytes", "touch", "copy_into", "move_into"})
 """Of `pathlib.Path`; without types, anything else that has a method of this name is taken for a path."""
 
 OWN_DATA = "importlib.resources."
