@@ -120,10 +120,7 @@ def test_the_harness_finds_every_sabotage(control: str, capsys: pytest.CaptureFi
 
 @pytest.mark.slow
 def test_a_log_can_be_had_again_and_has_all_that_a_power_loss_may_meet(tmp_path: Path) -> None:
-    """The same seed makes the same log; no checkpoint runs inside a COMMIT, where its error would be mistaken (G11).
-
-    The log has the creation through a rollback journal, checkpoints, logs written over from the start and deletions.
-    """
+    """The same seed makes the same log: creation by a rollback journal, checkpoints, logs begun anew, deletions."""
     logs = []
     for name in ("first", "second"):
         folder = tmp_path / name
@@ -133,11 +130,8 @@ def test_a_log_can_be_had_again_and_has_all_that_a_power_loss_may_meet(tmp_path:
         logs.append(load(folder / "app.log"))
     assert [step[:3] for step in logs[0]] == [step[:3] for step in logs[1]]  # the data has the process id
     log = logs[0]
-    marks = [step for step in log if step.sort in {Sort.WRITTEN, Sort.COMMITTED}]
-    ends = [before.suffix for before, step in itertools.pairwise(marks) if step.sort is Sort.COMMITTED]
-    assert len(ends) > 20
-    assert set(ends) == {WAL}
     assert {step.suffix for step in log if step.sort is Sort.DELETED} == {WAL, JOURNAL}
     headers = [at for at, step in enumerate(log) if step[:3] == (Sort.WRITTEN, WAL, 0)]
     created = [at for at, step in enumerate(log) if step[:2] == (Sort.CREATED, WAL)]
     assert len(headers) > len(created) > 1, "a log was written over from its start"
+    assert sum(step[:3] == (Sort.WRITTEN, MAIN, 0) for step in log) > len(created) + 3, "checkpoints"

@@ -173,6 +173,16 @@ def test_a_verb_that_failed_does_not_change_how_the_next_one_is_synced(path: Pat
 
 
 @pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
+def test_sqlite_itself_never_checkpoints_inside_a_commit(path: Path, durability: Durability) -> None:
+    """Else the checkpoint's error would surface from a COMMIT that has committed, and be taken for its own (G11)."""
+    with litequeue.open(path, durability=durability) as queue:
+        queue.enqueue("work")
+        connection = queue._store._writer.connection
+        assert connection is not None
+        assert connection.pragma("wal_autocheckpoint") == 0
+
+
+@pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
 def test_connections_are_hardened(path: Path, durability: Durability) -> None:
     """Defensive, no trusted schema, a stable planner, WAL, on both connections of a handle (DESIGN §2 and §3)."""
     with litequeue.open(path, durability=durability) as queue:

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 import apsw
 
 import litequeue
-from litequeue import JobState, LiteQueueError, Queue
+from litequeue import JobState, Queue
 from litequeue.model import ANY
 from litequeue.sqlite.examining import problems
 from litequeue.testing import FakeClock
@@ -197,16 +197,16 @@ def _by_sqlite(ledger: Ledger, image: Image, path: Path) -> tuple[Found, str | N
             try:
                 connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                 whole = connection.execute("PRAGMA integrity_check").fetchall()
-                found = digest(connection)
                 if whole != [("ok",)]:
                     return Found(-1, f"damaged: {whole[0][0]}"), None
+                found = digest(connection)
                 state = ledger.states.get(found, -1)
                 if state > 0:
                     boot_id = connection.execute("SELECT boot_id FROM litequeue_host").fetchall()[0][0]
                     return Found(state, None), cast("str", boot_id)
             finally:
                 connection.close()
-        except apsw.Error as exc:
+        except (apsw.Error, UnicodeDecodeError) as exc:
             return Found(-1, f"SQLite cannot read it: {exc}"), None
     return Found(state, None if state == 0 else "its state was never committed"), None
 
@@ -226,7 +226,7 @@ def _by_package(
                     return f"opened by the package it is no longer state {state}"
                 wrong = _work(queue)
             wrong += _connected(path, problems)
-        except (apsw.Error, LiteQueueError) as exc:
+        except Exception as exc:  # noqa: BLE001 - whatever it is, it is told
             return f"the package cannot work with it: {exc!r}"
     return f"after some work: {', '.join(wrong)}" if wrong else None
 
