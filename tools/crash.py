@@ -1,0 +1,126 @@
+"""kill -9 at random moments and at named points: what was acknowledged is in the file, and nothing happens twice.
+
+    python tools/crash.py --kills 1000
+    python tools/crash.py --kills 40 --control no-fence
+
+Workers lease, work, verify and end their leases in every way there is, on one file for each durability mode. Each is
+killed at a random moment, or kills itself at a point that it was told: around BEGIN and COMMIT, after a statement,
+within a commit, in a checkpoint, while opening or closing; some are stopped until after their lease has lapsed, and
+then speak. Some jobs kill every worker that takes them. Then the rest is worked off in peace, and the journals of all
+processes, the event logs and the file are held against the contract (`harness.checker`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import environment
+
+if TYPE_CHECKING:
+    from harness.report import Figure
+    from killing.crew import Crew
+    from killing.verdict import Verdict
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the harness; return the exit status."""
+    from harness import report  # noqa: PLC0415 - the environment comes first
+    from killing.crew import Crew  # noqa: PLC0415
+    from killing.sabotage import CONTROLS  # noqa: PLC0415
+    from killing.verdict import judge_file  # noqa: PLC0415
+
+    parser = report.parser("kill and stop workers until a promise breaks", CONTROLS)
+    options = _options(parser, arguments)
+    seed = report.seed_of(options)
+    told = report.Report(
+        "crash",
+        seed,
+        {"kills": options.kills, "workers": options.workers, "modes": len(options.durability)},
+        options.control,
+    )
+    logging.getLogger("litequeue").addHandler(logging.NullHandler())  # dead jobs are what this is about
+    with tempfile.TemporaryDirectory(prefix="litequeue-crash-") as folder:
+        crews: list[Crew] = []
+        for number, durability in enumerate(options.durability):
+            place = Path(folder, durability)
+            place.mkdir()
+            kills = len(range(number, options.kills, len(options.durability)))
+            crew = Crew(place, seed, durability, size=options.workers, kills=kills, control=options.control)
+            crew.run()
+            crews.append(crew)
+            told.broken += crew.broken
+            report.say(f"{durability}: {crew.deaths.total()} killed, {crew.stops} stopped")
+        verdicts = [judge_file(crew.orders) for crew in crews]
+    for verdict in verdicts:
+        told.broken += verdict.broken
+    _tell(told.tables, crews, verdicts)
+    return told.finish(as_json=options.json)
+
+
+def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    from killing.worker import Durability  # noqa: PLC0415 - the environment comes first
+
+    modes = get_args(Durability)
+    parser.add_argument(
+        "--kills", type=int, default=100, help="processes to kill, over all modes (default %(default)s)"
+    )
+    parser.add_argument("--workers", type=int, default=6, help="processes at work at once (default %(default)s)")
+    parser.add_argument(
+        "--durability", nargs="+", choices=modes, default=list(modes), help="the modes, a file each (default: all)"
+    )
+    return parser.parse_args(arguments)
+
+
+def _tell(tables: dict[str, list[dict[str, Figure]]], crews: Sequence[Crew], verdicts: Sequence[Verdict]) -> None:
+    modes = [crew.orders.durability for crew in crews]
+    points = sorted({point for crew in crews for point in crew.deaths})
+    tables["processes killed"] = [
+        {"where": point, **{mode: crew.deaths[point] for mode, crew in zip(modes, crews, strict=True)}}
+        for point in points
+    ]
+    rows = [_figures(crew, verdict) for crew, verdict in zip(crews, verdicts, strict=True)]
+    tables["what happened"] = [
+        {"figure": name, **{mode: row[name] for mode, row in zip(modes, rows, strict=True)}} for name in rows[0]
+    ]
+    rules = Counter(str(breach.rule) for verdict in verdicts for breach in verdict.findings.breaches)
+    if rules:
+        tables["what the checker found"] = [{"broken": rule, "times": count} for rule, count in rules.most_common()]
+    ended = [verdict.findings.unknown for verdict in verdicts]
+    tables["calls of unknown outcome, by how they ended"] = [
+        {"what": what, **{mode: one[what] for mode, one in zip(modes, ended, strict=True)}}
+        for what in sorted(set().union(*ended))
+    ]
+
+
+def _figures(crew: Crew, verdict: Verdict) -> dict[str, Figure]:
+    findings = verdict.findings
+    calls = findings.calls
+    return {
+        "killed": crew.deaths.total(),
+        "stopped past the lease": crew.stops,
+        "jobs": findings.jobs.total(),
+        "completed": findings.jobs["completed"],
+        "dead (poison and hopeless)": findings.jobs["dead"],
+        "leases": findings.leases,
+        "jobs leased more than once": findings.repeated_jobs,
+        "stale words refused": _count(calls, "refused"),
+        "calls that found the file busy": _count(calls, "raised QueueBusy"),
+        "calls of unknown outcome": _count(calls, "unknown"),
+        "longest time without progress, s": round(verdict.longest_s, 2),
+    }
+
+
+def _count(calls: Counter[str], outcome: str) -> int:
+    return sum(count for name, count in calls.items() if name.endswith(f" {outcome}"))
+
+
+if __name__ == "__main__":
+    environment.ensure("dev")
+    sys.exit(main())

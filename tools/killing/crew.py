@@ -1,0 +1,200 @@
+"""Whoever starts the workers, kills them, stops them and replaces them.
+
+Owns: the processes, from the fork to the last wait; none outlives the run. Invariants: this process never opens the
+queue, so a fork of it is a clean start; the number of workers that are not stopped stays the same; every death has a
+cause, the worker's own last word or what was done to it here, and one that has none is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+from killing import strikes, worker
+from killing.strikes import Appointment
+from killing.tasks import happens
+from killing.worker import LEASE_S, Durability, Orders
+
+AT_RANDOM = "at a random moment"
+WHILE_STOPPED = "while stopped"
+_STEP_S = 0.01
+_PATIENCE_S = 30.0
+"""How long a worker may take to end when it is asked to, and the drain without a sign of life."""
+_APPOINTMENT_S = 3.0
+"""A worker that does not come to its point is killed wherever it is."""
+_MOST_STOPPED = 4
+
+
+@dataclass(slots=True)
+class Member:
+    """A worker process."""
+
+    pid: int
+    orders: Orders
+    dies_at: float
+    stops_at: float | None = None
+    wakes_at: float | None = None
+    """When it is stopped: until when."""
+    killed: str | None = None
+    """What was done to it here."""
+
+
+class Crew:
+    """The workers on one file."""
+
+    def __init__(
+        self, folder: Path, seed: int, durability: Durability, *, size: int, kills: int, control: str | None
+    ) -> None:
+        self.deaths: Counter[str] = Counter()
+        self.stops = 0
+        self.broken: list[str] = []
+        self.orders = Orders(folder, "", seed, durability, control=control)
+        self._random = Random(f"{seed} crew {durability}")
+        self._size = size
+        self._kills = kills
+        self._members: list[Member] = []
+        self._started = 0
+        self._has_drained = False
+
+    def run(self) -> None:
+        """Work and kill until enough have been killed; then let the rest be done, without kills."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        try:
+            self._start(self.orders, lambda orders: worker.reported(orders, worker.prepare))
+            self._until(lambda: not self._members, _PATIENCE_S, "the queue could not be made")
+            self._until(self._kill_on, self._kills + 2 * _PATIENCE_S, f"{self._kills} kills took too long")
+            self._dismiss()
+            self._until(self._drain_on, _PATIENCE_S * 2, "jobs are left that nobody could finish (G5)")
+            self._dismiss()
+        finally:
+            for member in self._members:
+                os.kill(member.pid, signal.SIGKILL)
+                os.waitpid(member.pid, 0)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+
+    def _until(self, is_done: Callable[[], bool], most_s: float, complaint: str) -> None:
+        deadline = time.monotonic() + most_s
+        while not is_done():
+            if time.monotonic() > deadline:
+                self.broken.append(f"{self.orders.durability}: {complaint} ({most_s:g} s)")
+                return
+            signal.sigtimedwait({signal.SIGCHLD}, _STEP_S)
+            for member in list(self._members):
+                self._look_after(member)
+
+    # --- phases
+
+    def _kill_on(self) -> bool:
+        now = time.monotonic()
+        for member in self._members:
+            if member.dies_at <= now and member.killed is None:
+                member.killed = AT_RANDOM if member.wakes_at is None else WHILE_STOPPED
+                os.kill(member.pid, signal.SIGKILL)
+            elif member.stops_at is not None and member.stops_at <= now:
+                member.stops_at = None
+                os.kill(member.pid, signal.SIGSTOP)
+        awake = sum(member.wakes_at is None for member in self._members)
+        for _ in range(min(self._size - awake, self._size + _MOST_STOPPED - len(self._members))):
+            self._hire(now)
+        return self.deaths.total() >= self._kills
+
+    def _drain_on(self) -> bool:
+        orders = replace(self.orders, is_last=True)
+        while len(self._members) < min(2, self._size) and not self._has_drained:
+            self._start(orders, worker.main)
+        return self._has_drained
+
+    def _dismiss(self) -> None:
+        """Ask all to end, also the sleepers, and wait for it."""
+        for member in self._members:
+            member.dies_at, member.stops_at, member.wakes_at = float("inf"), None, 0.0
+            os.kill(member.pid, signal.SIGTERM)
+            os.kill(member.pid, signal.SIGCONT)
+        self._until(lambda: not self._members, _PATIENCE_S, "workers did not end when asked to")
+        for member in self._members:
+            member.killed = AT_RANDOM
+            os.kill(member.pid, signal.SIGKILL)
+        self._until(lambda: not self._members, _PATIENCE_S, "killed workers are still there")
+
+    # --- one worker
+
+    def _hire(self, now: float) -> None:
+        random = self._random
+        if happens(random, 0.65):
+            appointment = Appointment(random.choice(strikes.POINTS), 1 + int(random.expovariate(0.2)))
+            self._start(replace(self.orders, appointment=appointment), worker.main, dies_at=now + _APPOINTMENT_S)
+        elif happens(random, 0.2):
+            stops_at = now + random.uniform(0.05, 0.5)
+            self._start(self.orders, worker.main, dies_at=now + 10 * LEASE_S, stops_at=stops_at)
+        else:
+            self._start(self.orders, worker.main, dies_at=now + random.uniform(0.02, 0.6))
+
+    def _start(
+        self,
+        orders: Orders,
+        work: Callable[[Orders], int],
+        *,
+        dies_at: float = float("inf"),
+        stops_at: float | None = None,
+    ) -> None:
+        self._started += 1
+        named = replace(orders, name=f"worker-{self._started}")
+        # A worker hears of its dismissal when it has begun to listen, and not before.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        pid = os.fork()
+        if pid == 0:
+            status = 1
+            try:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+                status = work(named)
+            finally:
+                os._exit(status)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        self._members.append(Member(pid, named, dies_at, stops_at))
+
+    def _look_after(self, member: Member) -> None:
+        """Take note of what became of a worker; wake a sleeper whose time has come."""
+        pid, status = os.waitpid(member.pid, os.WNOHANG | os.WUNTRACED)
+        now = time.monotonic()
+        if pid == 0:
+            if member.wakes_at is not None and member.wakes_at <= now and member.killed is None:
+                member.wakes_at = None
+                os.kill(member.pid, signal.SIGCONT)
+        elif os.WIFSTOPPED(status):
+            self._has_stopped(member, now)
+        else:
+            self._members.remove(member)
+            self._has_ended(member, os.waitstatus_to_exitcode(status))
+
+    def _has_stopped(self, member: Member, now: float) -> None:
+        self.stops += 1
+        asleep_s = LEASE_S * self._random.uniform(1.1, 1.9)
+        member.wakes_at = now + asleep_s
+        if member.dies_at < float("inf"):  # a few never wake, the others have some time after it
+            share = self._random.uniform(0.5, 0.9) if happens(self._random, 0.25) else 2
+            member.dies_at = now + asleep_s * share
+
+    def _has_ended(self, member: Member, status: int) -> None:
+        trouble = member.orders.said("trouble")
+        if trouble.exists():
+            self.broken.append(f"{member.orders.name} ended by itself: {trouble.read_text(encoding='utf-8')}")
+        elif status == -signal.SIGKILL:
+            self.deaths[self._cause(member)] += 1
+        elif status != 0:
+            self.broken.append(f"{member.orders.name} ended with {status}")
+        elif member.orders.is_last:
+            self._has_drained = True
+
+    def _cause(self, member: Member) -> str:
+        last_word = member.orders.said("died")
+        if last_word.exists():
+            return last_word.read_text(encoding="ascii")
+        if member.killed is None:
+            self.broken.append(f"{member.orders.name} was killed by nobody")
+        return member.killed or "by nobody"

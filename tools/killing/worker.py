@@ -1,0 +1,239 @@
+"""A process that works on the queue and may be killed or stopped at any moment.
+
+Owns: what it does from its first line to its last: it enqueues, leases, works, verifies, ends its leases in every way
+there is, maintains, closes and opens anew. Invariant: everything goes through its journal; what the contract says can
+happen (a conflict, a busy file) it takes as it comes, and anything else ends it with a report.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Literal, cast
+
+import litequeue
+from harness.journal import SUFFIX, Journal
+from harness.recorded import Recorded
+from killing import sabotage, strikes, tasks
+from killing.strikes import Appointment, Striker
+from killing.tasks import Payload
+from litequeue import ANY, JobState, Lease, LeaseConflict, NewJob, QueueBusy
+
+Durability = Literal["full", "enqueue", "normal"]
+
+LEASE_S = 1.0
+BUSY_S = 0.5
+WAIT_S = 0.01
+_OPEN_STATES = (JobState.PENDING, JobState.LEASED, JobState.RETRYABLE, JobState.SCHEDULED)
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a worker is told at its start."""
+
+    folder: Path
+    name: str
+    seed: int
+    durability: Durability
+    appointment: Appointment | None = None
+    control: str | None = None
+    is_last: bool = False
+    """Makes nothing new, and ends when nothing is left to do."""
+
+    @property
+    def queue(self) -> Path:
+        """The queue file."""
+        return self.folder / "app.queue"
+
+    def said(self, suffix: str) -> Path:
+        """Return the file for something that this worker says beside its journal."""
+        return self.folder / f"{self.name}.{suffix}"
+
+
+def prepare(orders: Orders) -> None:
+    """Make the queue and its settings, the table of the side rows, and the first jobs: sleepers and poison."""
+    random = Random(orders.seed)
+    first = [NewJob("work:sleepy", tasks.payload(random, "sleepy", f"first {number}")) for number in range(4)]
+    first += [NewJob(tasks.POISON, tasks.payload(random, tasks.POISON, f"first {number}")) for number in range(4, 6)]
+    with litequeue.open(orders.queue, durability=orders.durability) as queue:
+        for name, value in {
+            "lease_ttl": LEASE_S,
+            "backoff_base": 0.05,
+            "backoff_cap": 0.2,
+            "max_attempts": tasks.MANY_ATTEMPTS,
+            "completed_retention": None,
+        }.items():
+            queue.set(name, value)
+        queue.set("max_attempts", tasks.POISON_ATTEMPTS, kind=tasks.POISON)
+        with queue.transaction() as tx:
+            tx.execute("CREATE TABLE side (job_id TEXT NOT NULL, lease_generation INTEGER NOT NULL)")
+        recorded = Recorded(queue, Journal(orders.folder / f"{orders.name}{SUFFIX}"))
+        recorded.enqueue_many(first)
+
+
+def main(orders: Orders) -> int:
+    """Be a worker; return the exit status."""
+    if orders.appointment is not None:
+        Striker(orders.appointment, orders.said("died")).install()
+    sabotage.apply(orders.control)
+    return reported(orders, lambda orders: _Worker(orders).run())
+
+
+def reported(orders: Orders, work: Callable[[Orders], None]) -> int:
+    """Do some work; when it ends in a way that the contract does not know, write down how."""
+    try:
+        work(orders)
+    except BaseException:  # noqa: BLE001 - the report of an end that the contract does not know
+        orders.said("trouble").write_text(traceback.format_exc(), encoding="utf-8")
+        return 1
+    return 0
+
+
+class _Worker:
+    def __init__(self, orders: Orders) -> None:
+        self._orders = orders
+        self._random = Random(f"{orders.seed} {orders.name}")
+        self._journal = Journal(orders.folder / f"{orders.name}{SUFFIX}")
+        self._is_stopping = False
+        self._made = 0
+        point = orders.appointment.point if orders.appointment is not None else ""
+        self._maintains = 0.5 if point in strikes.CHECKPOINT else 0.03
+        self._reopens = 0.3 if point in strikes.OPENING + strikes.CLOSING else 0.02
+        signal.signal(signal.SIGTERM, self._stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+    def run(self) -> None:
+        """Work until told to stop, or until nothing is left."""
+        queue = self._open()
+        while not self._is_stopping:
+            with suppress(QueueBusy):
+                if tasks.happens(self._random, self._maintains):
+                    queue.maintain()
+                is_idle = not self._work_on(queue)
+                if is_idle and self._orders.is_last and self._nothing_is_left(queue):
+                    break
+                if not self._orders.is_last and (is_idle or tasks.happens(self._random, 0.25)):
+                    self._produce(queue)
+                elif is_idle:
+                    time.sleep(WAIT_S)
+                if tasks.happens(self._random, self._reopens):
+                    queue.close()
+                    queue = self._open()
+        queue.close()
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopping = True
+
+    def _open(self) -> Recorded:
+        """Open the queue; a file that somebody else is busy with for long is tried again."""
+        while True:
+            with suppress(QueueBusy):
+                queue = litequeue.open(
+                    self._orders.queue, durability=self._orders.durability, busy_timeout=BUSY_S, create=False
+                )
+                return sabotage.recorded(self._orders.control, queue, self._journal)
+
+    def _nothing_is_left(self, queue: Recorded) -> bool:
+        counts = queue.queue.stats(ANY).counts
+        return not any(counts[state] for state in _OPEN_STATES)
+
+    # --- making
+
+    def _produce(self, queue: Recorded) -> None:
+        match self._random.randrange(5):
+            case 0:
+                queue.enqueue_many(self._jobs(self._random.randrange(2, 6)))
+            case 1:
+                with queue.transaction() as tx:
+                    tx.enqueue_many(self._jobs(2))
+                    tx.enqueue(self._job())
+            case _:
+                queue.enqueue(self._job())
+
+    def _jobs(self, count: int) -> list[NewJob]:
+        return [self._job() for _ in range(count)]
+
+    def _job(self) -> NewJob:
+        self._made += 1
+        if tasks.happens(self._random, 0.01):
+            return NewJob(tasks.POISON, tasks.payload(self._random, tasks.POISON, f"{self._orders.name} {self._made}"))
+        return tasks.draw(self._random, self._orders.name, self._made)
+
+    # --- working
+
+    def _work_on(self, queue: Recorded) -> bool:
+        """Lease and work off some jobs; tell whether there were any."""
+        leases = queue.lease_many(self._random.choice((1, 1, 2, 4)))
+        plain: list[Lease] = []
+        for lease in leases:
+            task = self._task(lease)
+            if task["how"] == "plain" and tasks.happens(self._random, 0.5):
+                plain.append(lease)
+                continue
+            with suppress(LeaseConflict):
+                self._do(queue, lease, task)
+        if plain:
+            queue.complete_many(plain, [tasks.work(self._task(lease)) for lease in plain])
+        return bool(leases)
+
+    def _task(self, lease: Lease) -> Payload:
+        task = cast("Payload", lease.payload)
+        if not tasks.is_whole(task):
+            raise AssertionError(f"{lease} arrived with a damaged payload: {task}")
+        if lease.kind == tasks.POISON:
+            strikes.die(self._orders.said("died"), "poison")
+        return task
+
+    def _do(self, queue: Recorded, lease: Lease, task: Payload) -> None:
+        match task["how"]:
+            case "steps":
+                queue.complete(lease, tasks.work(task, lambda step: self._checkpoint(queue, lease, step)))
+            case "side" | "side and no result":
+                result = tasks.work(task)
+                with queue.lease_transaction(lease) as tx:
+                    tx.tx.execute("INSERT INTO side VALUES (?, ?)", (str(lease.job_id), lease.lease_generation))
+                    if result is not None:
+                        tx.complete(lease, result)
+            case "then":
+                queue.complete(lease, tasks.work(task), then=[tasks.follower(task)])
+            case "transaction":
+                result = tasks.work(task)
+                with queue.transaction() as tx:
+                    tx.enqueue(tasks.follower(task))
+                    tx.tx.execute("INSERT INTO side VALUES (?, ?)", (str(lease.job_id), lease.lease_generation))
+                    tx.complete(lease, result)
+            case "flaky" if lease.attempts < 3:  # noqa: PLR2004 - a third attempt succeeds
+                queue.fail(lease, "not yet", delay=self._random.choice((None, 0.0)))
+            case "hopeless":
+                queue.fail(lease, "never", retryable=tasks.happens(self._random, 0.5))
+            case "released" if tasks.happens(self._random, 0.5):
+                queue.release(lease, self._random.choice((None, 0.05)))
+            case "sleepy":
+                self._doze(queue, lease, task)
+            case _:
+                queue.complete(lease, tasks.work(task))
+
+    def _checkpoint(self, queue: Recorded, lease: Lease, step: int) -> None:
+        if lease.continuation is not None:
+            raise AssertionError(f"{lease} began with the continuation of an earlier one")
+        queue.checkpoint(lease, step.to_bytes(2), 0.5)
+        if lease.continuation != step.to_bytes(2):
+            raise AssertionError(f"{lease} forgot its continuation")
+        queue.extend(lease)
+
+    def _doze(self, queue: Recorded, lease: Lease, task: Payload) -> None:
+        """Fall asleep past the lease in the first run; stay long in the next, so that the sleeper finds it held."""
+        if lease.attempts == 1 and not self._orders.is_last:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif lease.attempts == 2:  # noqa: PLR2004 - the run after the sleeper's
+            for _ in range(10):
+                time.sleep(LEASE_S / 15)
+                queue.extend(lease)
+        queue.complete(lease, tasks.work(task))
