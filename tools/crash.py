@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -46,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.control,
     )
     logging.getLogger("litequeue").addHandler(logging.NullHandler())  # dead jobs are what this is about
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no worker and no file is left behind
     with tempfile.TemporaryDirectory(prefix="litequeue-crash-") as folder:
         crews: list[Crew] = []
         for number, durability in enumerate(options.durability):
@@ -104,7 +106,7 @@ def _figures(crew: Crew, verdict: Verdict) -> dict[str, Figure]:
     calls = findings.calls
     return {
         "killed": crew.deaths.total(),
-        "stopped past the lease": crew.stops,
+        "stopped, most past their lease": crew.stops,
         "jobs": findings.jobs.total(),
         "completed": findings.jobs["completed"],
         "dead (poison and hopeless)": findings.jobs["dead"],

@@ -102,6 +102,7 @@ class _Worker:
         self._random = Random(f"{orders.seed} {orders.name}")
         self._journal = Journal(orders.folder / f"{orders.name}{SUFFIX}")
         self._is_stopping = False
+        self._parent = os.getppid()
         self._made = 0
         point = orders.appointment.point if orders.appointment is not None else ""
         self._maintains = 0.5 if point in strikes.CHECKPOINT else 0.03
@@ -112,7 +113,7 @@ class _Worker:
     def run(self) -> None:
         """Work until told to stop, or until nothing is left."""
         queue = self._open()
-        while not self._is_stopping:
+        while not self._is_stopping and os.getppid() == self._parent:
             with suppress(QueueBusy):
                 if tasks.happens(self._random, self._maintains):
                     queue.maintain()
