@@ -39,10 +39,18 @@ from power_loss.recording import SYNCHRONOUS_OFF, Recorder, RecordingVFS
 
 CHECKPOINT_PAGES: Final = (12, 40, 90)
 """The knob: the package copies the log back at 4000 pages, which no small file would ever see."""
-WAL_TRUNCATE_BYTES: Final = (20_000, 2**26)
+WAL_TRUNCATE_BYTES: Final = (4_000, 4_000, 2**26)
 """The knob: maintenance cuts a log of 64 MiB."""
 CACHE_PAGES: Final = (8, 1000)
 """With a small cache a transaction spills to the log before it commits."""
+
+MODES: Final[dict[str, tuple[Durability, ...]]] = {
+    "full": ("full",),
+    "enqueue": ("enqueue",),
+    "normal": ("normal",),
+    "mixed": ("full", "enqueue", "normal"),
+}
+"""The durability of the handles on a file; mixed, each handle has one of its own, and keeps the promise of that one."""
 
 _REFUSED = (DuplicateJob, InvalidTransition, JobNotFound, LeaseConflict)
 _SCOPES = ("default", "other")
@@ -56,7 +64,8 @@ class Recording(NamedTuple):
     log: str
     """Where the log goes; the broken rules go beside it, and the queue file is made beside it."""
     seed: int
-    mode: Durability
+    mode: str
+    """One of `MODES`."""
     verbs: int
     sabotage: str | None
 
@@ -100,7 +109,9 @@ class RandomWork:
         self._leases: list[Lease] = []
         self._bursts: list[Lease] = []
         self._job_ids: list[UUID] = []
-        self._handles: list[Queue] = []
+        self._handles: list[tuple[Queue, Durability]] = []
+        self._acting: Durability = "normal"
+        """The durability of the handle that does the present verb."""
         self._verbs: dict[Callable[[], None], int] = {
             self._enqueue: 20,
             self._enqueue_many: 6,
@@ -114,7 +125,7 @@ class RandomWork:
             self._release: 3,
             self._operate: 5,
             self._upkeep: 3,
-            self._maintain: 3,
+            self._maintain: 4,
             self._transaction: 5,
             self._turned_back: 3,
             self._lease_transaction: 3,
@@ -141,34 +152,36 @@ class RandomWork:
 
     @property
     def _queue(self) -> Queue:
-        return self._draw.choice(self._handles)
+        """Choose the handle that does the present verb."""
+        queue, self._acting = self._draw.choice(self._handles)
+        return queue
 
     def _done(self, *, is_durable: bool, names: Iterable[Enqueued] = ()) -> None:
         """Acknowledge a verb; `is_durable` verbs are those that the mode `enqueue` syncs too (§7)."""
-        mode = self._recording.mode
-        is_promised = mode == "full" or (mode == "enqueue" and is_durable)
+        is_promised = self._acting == "full" or (self._acting == "enqueue" and is_durable)
         self._recorder.acknowledge(is_promised=is_promised, names=tuple(name.job_id.bytes for name in names))
 
     # --- handles
 
     def _open(self) -> None:
         path = self._recording.database
-        self._handles.append(
-            litequeue.open(path, durability=self._recording.mode, clock=self._clock, scope=self._draw.choice(_SCOPES))
-        )
+        self._acting = self._draw.choice(MODES[self._recording.mode])
+        queue = litequeue.open(path, durability=self._acting, clock=self._clock, scope=self._draw.choice(_SCOPES))
+        self._handles.append((queue, self._acting))
         self._recorder.configure(*self._pragmas)
 
     def _made(self) -> None:
         """Make tables of the caller's own; the queue's were created under `full` in every mode (§7)."""
         self._recorder.keep_all()
-        with self._handles[0].transaction() as tx:
+        with self._queue.transaction() as tx:
             tx.execute("CREATE TABLE own (id INTEGER PRIMARY KEY, text TEXT, blob BLOB)")
             tx.execute("CREATE INDEX own_text ON own (text)")
         self._recorder.begin()
 
     def _second_handle(self) -> None:
         if len(self._handles) > 1:
-            self._handles.pop(self._draw.randrange(2)).close()
+            queue, self._acting = self._handles.pop(self._draw.randrange(2))
+            queue.close()
         else:
             self._open()
         self._done(is_durable=False)
@@ -183,7 +196,7 @@ class RandomWork:
     def _close_all(self) -> None:
         """Close; the last one out copies the log back and deletes it, so everything is on the disk."""
         while self._handles:
-            self._handles.pop().close()
+            self._handles.pop()[0].close()
         self._recorder.keep_all()
 
     # --- enqueue
