@@ -134,4 +134,4 @@ def test_a_log_can_be_had_again_and_has_all_that_a_power_loss_may_meet(tmp_path:
     headers = [at for at, step in enumerate(log) if step[:3] == (Sort.WRITTEN, WAL, 0)]
     created = [at for at, step in enumerate(log) if step[:2] == (Sort.CREATED, WAL)]
     assert len(headers) > len(created) > 1, "a log was written over from its start"
-    assert sum(step[:3] == (Sort.WRITTEN, MAIN, 0) for step in log) > len(created) + 3, "checkpoints"
+    assert sum(step[:3] == (Sort.WRITTEN, MAIN, 0) for step in log) > 3, "the creation writes it twice"
