@@ -24,7 +24,7 @@ def translate(exc: apsw.Error, path: str) -> LiteQueueError | None:  # noqa: PLR
     """Return the error to raise instead, or `None` when this one is not about the storage."""
     reason = str(exc)
     match exc:
-        case apsw.BusyError() | apsw.LockedError():
+        case apsw.BusyError() | apsw.LockedError() | apsw.ProtocolError():  # the last: SQLite gave up a race
             return QueueBusy(f"{path} is busy: {reason}")
         case apsw.FullError():
             return QueueFull(f"the disk is full ({path}){ROLLED_BACK}")
@@ -46,6 +46,19 @@ def translate(exc: apsw.Error, path: str) -> LiteQueueError | None:  # noqa: PLR
             return None
 
 
+def meaning(exc: BaseException, path: str) -> BaseException:
+    """Return what an exception out of our own statements and records means: where no caller's SQL has part in it.
+
+    What they never raise, unless the file holds what no queue wrote, is damage.
+    """
+    if isinstance(exc, LiteQueueError):
+        return exc
+    known = translate(exc, path) if isinstance(exc, apsw.Error) else None
+    if known is None and isinstance(exc, _SIGNS_OF_DAMAGE):
+        return damaged(path, exc)
+    return known or exc
+
+
 def damaged(path: str, cause: BaseException) -> StorageCorrupt:
     """Say that a file holds what no queue wrote."""
     return StorageCorrupt(f"{path} is damaged: a value in it is none that a queue writes ({cause})")
@@ -56,4 +69,15 @@ def _code(exc: apsw.Error) -> int:
     return getattr(exc, "extendedresult", 0)
 
 
+_SIGNS_OF_DAMAGE = (
+    apsw.ConstraintError,
+    apsw.MismatchError,
+    apsw.SQLError,
+    apsw.TooBigError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
 _TRUNCATED = (apsw.SQLITE_IOERR_SHORT_READ, apsw.SQLITE_IOERR_CORRUPTFS)

@@ -24,7 +24,7 @@ from litequeue.lease import Fence, Lease
 from litequeue.sqlite import authority, opening, schema, settling
 from litequeue.sqlite.connection import CHECKPOINT_PAGES, pragma
 from litequeue.sqlite.context import Context, Stage, SyncNeeded
-from litequeue.sqlite.failures import damaged, translate
+from litequeue.sqlite.failures import meaning, translate
 from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.handle import Handle
 from litequeue.sqlite.place import Place
@@ -42,8 +42,6 @@ Durability = Literal["full", "enqueue", "normal"]
 _FULL, _NORMAL = "FULL", "NORMAL"
 _CHECKPOINT_AGAIN_PAGES = 1000
 """A checkpoint that readers held up is tried again after so many more pages."""
-_SIGNS_OF_DAMAGE = (apsw.ConstraintError, AttributeError, TypeError, UnicodeDecodeError, ValueError)
-"""What our own statements and records never raise, unless the file holds what no queue wrote."""
 _log = logging.getLogger("litequeue")
 
 
@@ -94,13 +92,11 @@ class Store:
             result = work(context)
             self.commit(context)
         except BaseException as exc:
-            meaning = self.undo(context, exc)
+            known = self.meaning(self.undo(context, exc))
             if context is not None:
                 self._forget(context.dropped)
-            if isinstance(meaning, _SIGNS_OF_DAMAGE) and not isinstance(meaning, LiteQueueError):
-                meaning = damaged(self.place.path, meaning)
-            if meaning is not exc:
-                raise meaning from exc
+            if known is not exc:
+                raise known from exc
             raise
         return result
 
@@ -130,7 +126,13 @@ class Store:
             waited = f"{self._handle.timeout_s:g} s"
             raise QueueBusy(f"the write lock of {self.place.path} was not had within {waited}") from exc
         self._handle.verify(self._writer, ALL_FILES)
-        reader = self._writer.agreement.writer(connection, self.clock)
+        try:
+            reader = self._writer.agreement.writer(connection, self.clock)
+        except Exception as exc:
+            known = self.meaning(exc)
+            if known is not exc:
+                raise known from exc
+            raise
         self._context = Context(
             reader, self._epoch, self._holder_id, self._new_holder, self._room, keeps_jobs=keeps_jobs
         )
@@ -187,7 +189,7 @@ class Store:
             is_committing = context is not None and context.stage is Stage.COMMITTING
             if is_committing and isinstance(exc, apsw.IOError) and not was_open:
                 return OutcomeUnknown(f"the commit to {self.place.path} failed ({exc}): it may or may not survive")
-            return self.translated(exc) if isinstance(exc, apsw.Error) else exc
+            return self.translated(exc)
         finally:
             try:
                 self._end()
@@ -228,12 +230,11 @@ class Store:
             yield self._reader.agreement.reader(connection, self.clock)
             connection.execute("COMMIT")
             self._handle.verify(self._reader, AFTER_COMMIT)
-        except apsw.Error as exc:
-            raise self.translated(exc) from exc
-        except _SIGNS_OF_DAMAGE as exc:
-            if isinstance(exc, LiteQueueError):
-                raise
-            raise damaged(self.place.path, exc) from exc
+        except Exception as exc:
+            known = self.meaning(exc)
+            if known is not exc:
+                raise known from exc
+            raise
         finally:
             try:
                 self._end_read()
@@ -274,7 +275,7 @@ class Store:
                     return 0
                 return self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
             except apsw.Error as exc:
-                raise self.translated(exc) from exc
+                raise self.meaning(exc) from exc
             finally:
                 self._gate.leave()
         finally:
@@ -406,9 +407,13 @@ class Store:
             return max(1, self._wal_pages)
         return max(0, pages - copied)
 
-    def translated(self, exc: apsw.Error) -> Exception:
+    def translated(self, exc: BaseException) -> BaseException:
         """Return the error of this package that says the same, or the error itself when it is the caller's own."""
-        return translate(exc, self.place.path) or exc
+        return (translate(exc, self.place.path) if isinstance(exc, apsw.Error) else None) or exc
+
+    def meaning(self, exc: BaseException) -> BaseException:
+        """Return what an exception out of our own statements and records means; see `failures.meaning`."""
+        return meaning(exc, self.place.path)
 
     def _on_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         """SQLite's hook after a commit has reached the log: the proof that it happened."""

@@ -52,7 +52,7 @@ class Transaction(Verbs):
             apsw.Error: the statement itself is wrong, or breaks a constraint of the caller's tables; it is undone.
         """
         try:
-            return self._do(lambda context: self._store.run_guarded(context, sql, parameters), durable=True)
+            return self._run(lambda context: self._store.run_guarded(context, sql, parameters), self._store.translated)
         except (apsw.AuthError, SchemaMismatch) as exc:
             raise UsageError(
                 "inside transaction() your SQL cannot begin or end transactions, ATTACH, set pragmas "
@@ -120,6 +120,10 @@ class Transaction(Verbs):
         self._is_over = True
 
     def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:  # noqa: ARG002 - the transaction is durable
+        return self._run(work, self._store.meaning)
+
+    def _run(self, work: Callable[[Context], T], meaning: Callable[[BaseException], BaseException]) -> T:
+        """Run work in a savepoint; `meaning` says what an exception out of it is to be raised as."""
         context = self._live()
         connection = context.connection
         marks = context.marks()
@@ -134,8 +138,9 @@ class Transaction(Verbs):
             else:
                 context.void_leases()
                 self._given_up = f"SQLite has rolled the whole transaction back: {exc}"
-            if isinstance(exc, apsw.Error):
-                raise self._store.translated(exc) from exc
+            known = meaning(exc)
+            if known is not exc:
+                raise known from exc
             raise
         connection.execute("RELEASE litequeue_verb")
         return result
@@ -143,8 +148,11 @@ class Transaction(Verbs):
     def _look(self, work: Callable[[Reader], T]) -> T:
         try:
             return work(self._live())
-        except apsw.Error as exc:
-            raise self._store.translated(exc) from exc
+        except Exception as exc:
+            known = self._store.meaning(exc)
+            if known is not exc:
+                raise known from exc
+            raise
 
     def _lease(self, wish: Wish) -> list[Lease]:
         def work(context: Context) -> list[Lease]:
