@@ -19,7 +19,7 @@ from litequeue.lease import Holder, Lease
 from litequeue.model import Transition
 from litequeue.sqlite import moves, upkeep
 from litequeue.sqlite.context import Context
-from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.reader import Reader, onward
 from litequeue.sqlite.rows import ROW_COLUMNS, Row, Values
 from litequeue.sqlite.statements import SQL
 
@@ -146,8 +146,9 @@ def kinds_of_prefix(reader: Reader, scope: str, prefix: str) -> Iterator[str]:
     """Walk the distinct kinds of ready jobs below a prefix, one seek each."""
     start, below = prefix, prefix_end(prefix)
     while (found := reader.one(SQL.kind_from, scope, start, below)) is not None:
-        yield found[0]
-        start = found[0] + _LEAST_CHARACTER
+        kind: str = onward(found[0], start)
+        yield kind
+        start = kind + _LEAST_CHARACTER
 
 
 def prefix_end(prefix: str) -> str:

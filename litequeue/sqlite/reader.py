@@ -5,8 +5,9 @@ Invariant: every statement is read to its end, so that no half-read cursor pins 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
+from litequeue.errors import StorageCorrupt
 from litequeue.sqlite.rows import Values
 
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from apsw import SQLiteValue
 
     from litequeue.settings import Settings
+
+
+Place = TypeVar("Place", str, tuple[str, int, int, int, bytes])
 
 
 class Reader:
@@ -37,3 +41,14 @@ class Reader:
     def all(self, statement: str, *values: SQLiteValue) -> list[Values]:
         """Run a statement and return its rows."""
         return cast("list[Values]", self.connection.execute(statement, values).fetchall())
+
+
+def onward(place: Place, least: Place) -> Place:
+    """Return the place that a step of a walk has come to; by a damaged tree a walk could go round for ever.
+
+    Raises:
+        StorageCorrupt: it lies before `least`, the first place that the step may come to.
+    """
+    if place < least:
+        raise StorageCorrupt(f"rows are out of order: {place!r} came after {least!r}")
+    return place

@@ -18,7 +18,7 @@ from litequeue.settings import Settings
 from litequeue.sqlite import moves, presence
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.place import Place
-from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.reader import Reader, onward
 from litequeue.sqlite.rows import Key, Row
 from litequeue.sqlite.statements import SQL
 
@@ -121,8 +121,9 @@ def scopes(reader: Reader) -> Iterator[str]:
     """Walk the distinct scopes that have jobs, one seek each, in order."""
     start = ""
     while (found := reader.one(SQL.scope_from, start)) is not None:
-        yield found[0]
-        start = found[0] + _NEXT
+        scope: str = onward(found[0], start)
+        yield scope
+        start = scope + _NEXT
 
 
 def has_lapsed(reader: Reader) -> bool:
@@ -150,6 +151,7 @@ def prunable(reader: Reader, after: Key | None) -> Prunable:
     over: list[Row] = []
     place: Key | None = _BEFORE_ALL if after is None else after
     while place is not None:
+        before = place
         retention = _RETENTIONS.get(place[1])
         least_us = None if retention is None else reader.settings.least_retention_us(retention)
         if least_us is not None:
@@ -157,9 +159,11 @@ def prunable(reader: Reader, after: Key | None) -> Prunable:
             over += [row for row in rows if _is_over(reader, row)]
             looked += len(rows)
             if len(rows) == LOOK:
-                return Prunable(over, rows[-1].key)
+                return Prunable(over, onward(rows[-1].key, (*place[:4], place[4] + b"\0")))
         group = reader.one(SQL.group_after, *place[:3])
         place = None if group is None else (group[0], group[1], group[2], *_GROUP_START)
+        if place is not None:
+            onward(place, (*before[:3], 0, b""))
         looked += 1
         if looked >= LOOK:
             break
