@@ -16,6 +16,11 @@ job.lease_generation, job.worker_id, job.holder, job.leased_at, job.lease_deadli
 job.last_beat_at, job.not_before, job.expires_at, job.finished_at, job.idempotency_key, outcome.last_error,
 continuation.data, continuation.progress, continuation.note, body.payload, outcome.result, job.events
 
+-- part: own_body
+-- The rest of the key is for damaged files: a flipped bit makes one job's id its neighbour's.
+body.job_id = job.job_id AND body.scope = job.scope AND body.priority = job.priority
+    AND body.created_at = job.created_at
+
 -- ## What every process agrees on
 
 -- name: settings_version
@@ -134,7 +139,7 @@ FROM pragma_page_count, pragma_freelist_count, pragma_page_size;
 -- The head of the queue: a bounded scan of the primary key. A missing body is found by the codec, not hidden here.
 SELECT <row>, body.payload
 FROM litequeue_job AS job NOT INDEXED
-LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id
+LEFT JOIN litequeue_body AS body ON <own_body>
 WHERE job.scope = ? AND job.state = 0
 ORDER BY job.priority, job.created_at, job.job_id LIMIT ?;
 
@@ -152,7 +157,7 @@ WHERE state = 0 AND scope = ? AND kind >= ? AND kind < ? ORDER BY kind LIMIT 1;
 -- name: head
 SELECT <row>, body.payload
 FROM litequeue_job AS job NOT INDEXED
-LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id
+LEFT JOIN litequeue_body AS body ON <own_body>
 WHERE job.scope = ? AND job.state = 0 AND job.priority = ? AND job.created_at = ? AND job.job_id = ?;
 
 -- name: lease
@@ -281,7 +286,7 @@ WHERE body.job_id = ?;
 -- One page of one scope and state, in key order, after a place in it; a kind filter is (exact, from, below).
 SELECT <record>
 FROM litequeue_job AS job NOT INDEXED
-LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id
+LEFT JOIN litequeue_body AS body ON <own_body>
 LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
 LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
 WHERE job.scope = ? AND job.state = ? AND (job.priority, job.created_at, job.job_id) > (?, ?, ?)
