@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import stat
 import time
@@ -21,6 +22,7 @@ CHECKPOINT_PAGES = 4000
 """The write-ahead log is copied back when it has so many pages: larger means a better p99 (DESIGN §2)."""
 PAGE_BYTES = 2048
 
+_LONGEST_SUFFIX = "-maintenance"
 _LEAST_SQLITE = (3, 51, 3)
 _BUSY_STEP_S = 0.001
 _STATEMENTS = 200
@@ -102,10 +104,34 @@ def why_not(path: str, *, create: bool) -> str | None:
     if not os.path.exists(path):
         if not create:
             return "there is no such file"
-        return None if os.access(folder, os.W_OK | os.X_OK) else f"no permission to write in {folder}"
-    if not os.path.isfile(path):
-        return "it is not an ordinary file"
-    return None if os.access(path, os.R_OK | os.W_OK) else "no permission to read and write it"
+        is_allowed, needed = os.access(folder, os.W_OK | os.X_OK), f"write in {folder}"
+    else:
+        is_allowed, needed = os.access(path, os.R_OK | os.W_OK), "read and write it"
+    return _why_not_beside(path) if is_allowed else f"no permission to {needed}"
+
+
+def _why_not_beside(path: str) -> str | None:
+    """Say what SQLite would write to that is not the queue's, under the names of its files.
+
+    A second name of the file itself is none of them, and it is refused too: who opens it by that name has another
+    `-wal`, so the commits of the one are lost to the other. Source: sqlite.org, "How To Corrupt An SQLite Database
+    File", section 2.4.
+    """
+    for suffix in ("", "-wal", "-shm", "-journal", _LONGEST_SUFFIX):
+        try:
+            status = os.lstat(path + suffix)
+        except OSError as exc:
+            if exc.errno == errno.ENAMETOOLONG:
+                return "its name leaves no room for those of the files beside it"
+            continue
+        if suffix == _LONGEST_SUFFIX:
+            continue
+        what = f"the {suffix} beside it" if suffix else "it"
+        if not stat.S_ISREG(status.st_mode):
+            return f"{what} is not an ordinary file"
+        if status.st_nlink > 1:
+            return f"{what} has {status.st_nlink} names (hard links), and commits by one are lost to the others"
+    return None
 
 
 def pragma(connection: apsw.Connection, text: str) -> object:

@@ -9,7 +9,9 @@ the caller goes on without it. Owns the sidecar's descriptor; a forked child dro
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import time
 
 try:
@@ -76,14 +78,29 @@ class Gate:
 
 
 def open_sidecar(path: str, mode: int, *, create: bool = True) -> int:
-    """Open a lock file beside the queue, creating it with just this mode; children that `exec` do not inherit it."""
+    """Open a lock file beside the queue, creating it with just this mode; children that `exec` do not inherit it.
+
+    Raises:
+        OSError: it cannot be opened or made, or something else has been put in its place: a link to another file, a
+            pipe, a device. That is neither opened nor locked.
+    """
     flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0)
-    if not create:
-        return os.open(path, flags)
+    if create:
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
+            if hasattr(os, "fchmod"):
+                os.fchmod(descriptor, mode)  # the umask has no say in what the caller asked for
+            return descriptor
+    _refuse_stranger(os.lstat(path), path)
+    descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
-        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError:
-        return os.open(path, flags)
-    if hasattr(os, "fchmod"):
-        os.fchmod(descriptor, mode)  # the umask has no say in what the caller asked for
+        _refuse_stranger(os.fstat(descriptor), path)  # put there between the two
+    except OSError:
+        os.close(descriptor)
+        raise
     return descriptor
+
+
+def _refuse_stranger(status: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is not an ordinary file", path)

@@ -14,7 +14,7 @@ import warnings
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, StorageLost
+from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, StorageCorrupt, StorageLost
 from litequeue.settings import Settings
 from litequeue.sqlite import connection as connections
 from litequeue.sqlite import filesystem, presence, schema
@@ -49,13 +49,13 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
     if verdict == "breaks" and not allow_network:
         reason = f"SQLite's locks do not hold on a {kind} file system (allow_network=True opens it all the same)"
         raise CannotOpen(place.path, reason)
+    reason_not = connections.why_not(place.path, create=create)
+    if reason_not is not None:
+        raise CannotOpen(place.path, reason_not)
     if verdict == "unknown":
         warnings.warn(
             f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=3
         )
-    reason_not = connections.why_not(place.path, create=create)
-    if reason_not is not None:
-        raise CannotOpen(place.path, reason_not)
     return place
 
 
@@ -66,7 +66,11 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
         CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, QueueBusy: see contract §6.
     """
     channel.patience.deadline = deadline
-    if 0 < size_of(place.path) < _LEAST_BYTES:  # SQLite takes a file of one byte for an empty one
+    log_bytes = size_of(f"{place.path}-wal")  # before the file: its creator writes that one first
+    file_bytes = size_of(place.path)
+    if file_bytes == 0 < log_bytes and os.path.exists(place.path):  # SQLite would throw the log away
+        raise StorageCorrupt(f"{place.path} is damaged: it is empty, and its write-ahead log is not")
+    if 0 < file_bytes < _LEAST_BYTES:  # SQLite takes a file of one byte for an empty one
         raise NotAQueue(place.path, "it is not an SQLite database")
     is_absent = create and not os.path.lexists(place.path)
     if is_absent:
