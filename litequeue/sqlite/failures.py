@@ -74,9 +74,9 @@ _SIGNS_OF_DAMAGE = (
     apsw.MismatchError,
     apsw.SQLError,
     apsw.TooBigError,
-    ArithmeticError,
     AttributeError,
     LookupError,
+    OverflowError,
     TypeError,
     ValueError,
 )
