@@ -121,9 +121,10 @@ def recorded(log: Path, seed: int, mode: str, verbs: int, sabotage: str | None) 
     recording = Recording(str(log), seed, mode, verbs, sabotage)
     process = multiprocessing.get_context("spawn").Process(target=record, args=(recording,))
     process.start()
-    process.join(PATIENCE_S)
-    if process.is_alive():
-        process.kill()
+    try:
+        process.join(PATIENCE_S)
+    finally:
+        process.kill()  # nothing to an ended one
         process.join()
     if process.exitcode != 0:
         raise RuntimeError(f"the workload of seed {seed} in the mode {mode} ended with {process.exitcode}")

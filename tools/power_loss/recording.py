@@ -19,7 +19,7 @@ import apsw
 
 from litequeue.sqlite.examining import problems
 from power_loss.committed import NOTHING_YET, digest, job_ids
-from power_loss.disk import SUFFIXES, Sort, Step
+from power_loss.disk import MAIN, SUFFIXES, Sort, Step
 
 IGNORED_FSYNC: Final = "ignored-fsync"
 FORGOTTEN_FOLDER: Final = "forgotten-folder"
@@ -93,7 +93,10 @@ class Recorder:
         self.steps[at:at] = marks
 
     def keep_all(self) -> None:
-        """Write down that everything so far is promised in every mode: a whole checkpoint, a close, a creation."""
+        """Write down that everything so far is promised in every mode: a whole checkpoint, a close, a creation.
+
+        SQLite syncs the database only after a checkpoint that has copied the whole log.
+        """
         self.add(Sort.ACKNOWLEDGED, "", self.states)
 
     def configure(self, *pragmas: str) -> None:
@@ -192,3 +195,5 @@ class RecordedFile(apsw.VFSFile):
         if self._syncs_folder and self._recorder.sabotage != FORGOTTEN_FOLDER:
             self._recorder.add(Sort.FOLDER_SYNCED, "")
         self._syncs_folder = False
+        if self._suffix == MAIN:
+            self._recorder.keep_all()
