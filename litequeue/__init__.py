@@ -18,6 +18,8 @@ the contract that the tests prove line by line.
 from __future__ import annotations
 
 from litequeue.clock import Clock, SystemClock
+from litequeue.diagnosis import Diagnosis, Finding, Severity
+from litequeue.doctoring import doctor
 from litequeue.errors import (
     CannotOpen,
     DuplicateJob,
@@ -42,6 +44,7 @@ from litequeue.maintenance import Maintenance, MaintenanceReport
 from litequeue.model import (
     ANY,
     SYSTEM,
+    Copied,
     Enqueued,
     Event,
     Job,
@@ -53,6 +56,7 @@ from litequeue.model import (
     Transition,
 )
 from litequeue.queue import Queue, open
+from litequeue.restoring import restore
 from litequeue.sqlite.store import Durability
 from litequeue.sqlite.transaction import Transaction
 
@@ -63,11 +67,14 @@ __all__ = [
     "SYSTEM",
     "CannotOpen",
     "Clock",
+    "Copied",
+    "Diagnosis",
     "DuplicateJob",
     "Durability",
     "Duration",
     "Enqueued",
     "Event",
+    "Finding",
     "InvalidTransition",
     "Job",
     "JobNotFound",
@@ -89,6 +96,7 @@ __all__ = [
     "RecordError",
     "SchemaMismatch",
     "Scope",
+    "Severity",
     "Stats",
     "StorageCorrupt",
     "StorageLost",
@@ -96,5 +104,7 @@ __all__ = [
     "Transaction",
     "Transition",
     "UsageError",
+    "doctor",
     "open",
+    "restore",
 ]

@@ -245,6 +245,15 @@ def lease_summary(beats: int, checkpoints: int) -> list[tuple[Transition, str]]:
     return [(transition, f"{count} times" if count > 1 else "once") for transition, count in counted if count]
 
 
+class Copied(NamedTuple):
+    """What a backup or a restore has made."""
+
+    path: str
+    """The file's real path."""
+    jobs: int
+    file_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Stats:
     """Counts of a scope or of the whole file, from one snapshot."""

@@ -21,9 +21,10 @@ from litequeue import arguments
 from litequeue.clock import Clock, SystemClock
 from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Lease
-from litequeue.model import ANY, Scope, storable_scope
-from litequeue.sqlite import leasing, opening, reading, upkeep
+from litequeue.model import ANY, Copied, Scope, storable_scope
+from litequeue.sqlite import backing_up, leasing, opening, reading, upkeep
 from litequeue.sqlite.context import Context
+from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.leasing import Rhythm, Wish
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.store import Durability, Store
@@ -245,6 +246,25 @@ class Queue(Verbs):
                 step = partial(upkeep.pull_in, found=found[start : start + upkeep.STEP])
                 pulled += self._do(step, durable=False)
         return pulled
+
+    def backup(
+        self, target: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
+    ) -> Copied:
+        """Copy the whole file, your own tables included, as it is at one moment, while it is in use.
+
+        At `target` stands the whole copy, checked and synced, or what stood there before. Leases in the copy belong to
+        nobody: they have lapsed when it is opened. `progress` is called with how many pages of how many are copied. As
+        long as they are, the write-ahead log is not copied back; do not fork meanwhile.
+
+        Raises:
+            CannotOpen: the target exists (unless `overwrite`), is the queue itself or another one in use, or cannot be
+                written.
+            QueueFull: the disk is full.
+            StorageCorrupt: the queue is damaged, and so would the copy be.
+        """
+        self._store.refuse_inside()
+        self._look(lambda _: None)  # the file at the path is still the one of this handle
+        return backing_up.back_up(self._store.place, self._store.clock, target, overwrite=overwrite, progress=progress)
 
     def checkpoint_wal(self) -> int:
         """Copy the write-ahead log back into the file; cut it when it has grown beyond 64 MiB.

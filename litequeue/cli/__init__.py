@@ -1,8 +1,8 @@
 """The command `litequeue`: the library's verbs for a person or a shell script.
 
 Owns: the words of the command line, what is printed, and the exit status. Invariants: nothing is decided here, every
-command is a translation of one or a few verbs of `Queue`; an error is one line, never a traceback; only `init` and
-`enqueue` create a file. Leaves out: everything that the contract says about jobs.
+command is a translation of one or a few verbs of `Queue`; an error is one line, never a traceback; only `init`,
+`enqueue` and `restore` create a file. Leaves out: everything that the contract says about jobs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import click
 
 from litequeue import __version__
 from litequeue.cli.commands import Root
+from litequeue.cli.copies import backup, restore
+from litequeue.cli.doctor import doctor
 from litequeue.cli.enqueue import enqueue, init
 from litequeue.cli.jobs import jobs
 from litequeue.cli.maintain import maintain
@@ -43,7 +45,8 @@ LITEQUEUE_DB=app.queue litequeue stats
 def litequeue(context: click.Context, path: str | None) -> None:
     """Work with a job queue in one SQLite file.
 
-    Only `init` and `enqueue` create the file. A duration is a number of seconds, or a number with s, m, h or d.
+    Only `init`, `enqueue` and `restore` create the file. A duration is a number of seconds, or a
+    number with s, m, h or d.
 
     Ends with status 0 when it is done (an empty listing is, too), 1 after an error, which one line on standard error
     tells, 2 for wrong usage, 3 when there was nothing to do (no line to enqueue, no job to retry, no upkeep due), 130
@@ -52,7 +55,7 @@ def litequeue(context: click.Context, path: str | None) -> None:
     context.obj = Target(path)
 
 
-for _command in (init, enqueue, jobs, stats, maintain, settings):
+for _command in (init, enqueue, jobs, stats, maintain, settings, doctor, backup, restore):
     litequeue.add_command(_command)
 
 

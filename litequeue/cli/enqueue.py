@@ -1,4 +1,4 @@
-"""`init` and `enqueue`: the two commands that create a file.
+"""`init` and `enqueue`: the commands that create a queue.
 
 Owns: the loading of many jobs from lines. Invariant: when a line is refused, every job of the lines before it is in the
 file, none of the lines after it is, and the error says where to go on.

@@ -24,6 +24,16 @@ class Target:
 
     path: str | None
 
+    def required_path(self) -> str:
+        """Return the path.
+
+        Raises:
+            Misuse: no file was named.
+        """
+        if self.path is None:
+            raise Misuse("which queue file? give --db FILE before the command, or set LITEQUEUE_DB")
+        return self.path
+
     @contextmanager
     def queue(self, *, create: bool = False) -> Iterator[litequeue.Queue]:
         """Open the queue for the length of a `with` block.
@@ -32,11 +42,10 @@ class Target:
             Misuse: no file was named.
             LiteQueueError: it cannot be opened; see `litequeue.open`.
         """
-        if self.path is None:
-            raise Misuse("which queue file? give --db FILE before the command, or set LITEQUEUE_DB")
+        path = self.required_path()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            queue = litequeue.open(self.path, create=create)
+            queue = litequeue.open(path, create=create)
         for warning in caught:
             warn(f"warning: {warning.message}")
         with queue:

@@ -21,6 +21,8 @@ from litequeue.errors import CannotOpen, NotAQueue
 CHECKPOINT_PAGES = 4000
 """The write-ahead log is copied back when it has so many pages: larger means a better p99 (DESIGN §2)."""
 PAGE_BYTES = 2048
+PARTIAL_SUFFIX = ".litequeue-partial"
+"""The end of the names of files that are not finished, which nobody may take for a queue."""
 
 _LONGEST_SUFFIX = "-maintenance"
 _LEAST_SQLITE = (3, 51, 3)

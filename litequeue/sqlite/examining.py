@@ -8,6 +8,7 @@ the file; rows are read one by one, because a page of large payloads is large. L
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,16 +16,18 @@ from contextlib import contextmanager
 import apsw
 
 from litequeue.clock import Clock, SystemClock
-from litequeue.diagnosis import Severity
-from litequeue.errors import NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
+from litequeue.diagnosis import Finding, Severity
+from litequeue.errors import CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
 from litequeue.settings import SPECS, Settings, check
 from litequeue.sqlite import invariants, schema, settings_table
-from litequeue.sqlite.connection import Patience, pragma
+from litequeue.sqlite.connection import pragma, why_not
+from litequeue.sqlite.failures import translate
 from litequeue.sqlite.findings import Tally
 from litequeue.sqlite.invariants import Stored
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.surroundings import describe, look_around
 from litequeue.sqlite.visiting import visit
 from litequeue.sqlite.waiting import Waiting
 
@@ -53,13 +56,38 @@ def problems(source: str | apsw.Connection, clock: Clock | None = None) -> list[
     if isinstance(source, apsw.Connection):
         examine(source, clock or SystemClock(), tally)
     else:
-        with visit(source, Patience()) as connection:
+        with visit(source) as connection:
             examine(connection, clock or SystemClock(), tally)
     return [f"{finding.code}: {finding}" for finding in tally.findings() if finding.severity is Severity.PROBLEM]
 
 
-def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: Progress | None = None) -> None:
+def examine_file(path: str, clock: Clock, log_limit_bytes: int, progress: Progress | None = None) -> list[Finding]:
+    """Look over a file, its rows and what lies around it; `log_limit_bytes` is what its log may grow to.
+
+    Raises:
+        CannotOpen: there is no such file, or no permission to read it.
+        QueueBusy: a lock was not had.
+    """
+    reason_not = None if os.path.isfile(path) else why_not(path, create=False)
+    if reason_not is not None:
+        raise CannotOpen(path, reason_not)
+    tally = Tally()
+    look_around(path, tally, log_limit_bytes)  # before the look inside makes a log
+    try:
+        with visit(path) as connection:
+            is_queue = examine(connection, clock, tally, progress)
+            with _readable(tally, "the sizes"):
+                if is_queue:
+                    describe(connection, tally)
+    except apsw.Error as exc:
+        raise translate(exc, path) or exc from exc
+    return tally.findings()
+
+
+def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: Progress | None = None) -> bool:
     """Look everything over that a connection can see; what cannot be read is a finding as well.
+
+    Tells whether it is a queue whose tables can be looked at.
 
     Raises:
         apsw.BusyError: a lock was not had.
@@ -73,6 +101,7 @@ def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: P
         with _readable(tally, "the settings"):
             _settings(connection, tally)
         _Walk(connection, clock, tally, progress).run()
+    return is_queue
 
 
 class _Walk:

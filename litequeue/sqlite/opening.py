@@ -35,14 +35,9 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
         CannotOpen: no such folder, a folder in its place, no permission, absent without `create`, an SQLite that is too
             old, or a file system that breaks SQLite.
     """
-    given = os.fspath(path)
-    connections.check_library(given)
-    if "\0" in given or not given:
-        raise CannotOpen(repr(given), "it is not a path")
-    try:
-        real = os.path.realpath(given)
-    except (OSError, UnicodeError) as exc:  # the working directory is gone, or a name that no file can have
-        raise CannotOpen(given.encode("utf-8", "replace").decode(), str(exc)) from exc
+    real = real_path(path)
+    if real.endswith(connections.PARTIAL_SUFFIX):
+        raise CannotOpen(real, "it is an unfinished backup or restore")
     kind = filesystem.kind_of(os.path.dirname(real))
     verdict = filesystem.judge(kind)
     place = Place(real, mode, create, has_presence=verdict == "sound")
@@ -57,6 +52,22 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
             f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=3
         )
     return place
+
+
+def real_path(path: str | os.PathLike[str]) -> str:
+    """Find the file that a path means, through links.
+
+    Raises:
+        CannotOpen: it is no path, or SQLite is too old to open anything.
+    """
+    given = os.fspath(path)
+    connections.check_library(given)
+    if "\0" in given or not given:
+        raise CannotOpen(repr(given), "it is not a path")
+    try:
+        return os.path.realpath(given)
+    except (OSError, UnicodeError) as exc:  # the working directory is gone, or a name that no file can have
+        raise CannotOpen(given.encode("utf-8", "replace").decode(), str(exc)) from exc
 
 
 def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, deadline: float) -> None:
@@ -91,7 +102,7 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
         else:  # the log and the shared memory that reading has made go again
             connections.close_last(connection)
         if isinstance(exc, (apsw.Error, UnicodeDecodeError)):
-            raise _refusal(exc, place.path) from exc
+            raise refusal(exc, place.path) from exc
         raise
     channel.connection = connection
 
@@ -108,7 +119,7 @@ def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, crea
     _notice_boot(connection, place, clock)
 
 
-def _refusal(exc: apsw.Error | UnicodeDecodeError, path: str) -> LiteQueueError:
+def refusal(exc: apsw.Error | UnicodeDecodeError, path: str) -> LiteQueueError:
     """Return what an error at opening means."""
     if isinstance(exc, UnicodeDecodeError):
         return damaged(path, exc)

@@ -28,6 +28,7 @@ class Statements:
     kind_setting_remove: str
     host: str
     host_booted: str
+    host_unbooted: str
     latest_deadline: str
     holder_add: str
     holder_remove: str
@@ -88,7 +89,6 @@ class Statements:
     examined_reruns: str
     body_count: str
     hosts: str
-    holder_ids: str
     others: str
     orphaned_outcomes_remove: str
     orphaned_continuations_remove: str

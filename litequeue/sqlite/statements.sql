@@ -56,6 +56,10 @@ SELECT boot_id, lease_offset FROM litequeue_host;
 -- name: host_booted
 UPDATE litequeue_host SET boot_id = ?, lease_offset = ?;
 
+-- name: host_unbooted
+-- No boot has this id: the next opening is the first one after a boot, at which all leases lapse.
+UPDATE litequeue_host SET boot_id = '';
+
 -- name: latest_deadline
 SELECT max(lease_deadline) FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1;
 
@@ -361,9 +365,6 @@ SELECT count(*) FROM litequeue_body;
 
 -- name: hosts
 SELECT boot_id, lease_offset FROM litequeue_host LIMIT 2;
-
--- name: holder_ids
-SELECT id FROM litequeue_holder;
 
 -- name: others
 -- Tables of the application that the queue lives beside.

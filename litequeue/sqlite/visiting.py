@@ -17,10 +17,12 @@ import apsw
 
 from litequeue.errors import CannotOpen
 from litequeue.sqlite import forks
-from litequeue.sqlite.connection import Patience, abandon, close_last, why_not
+from litequeue.sqlite.connection import abandon, close_last, why_not
 from litequeue.sqlite.gate import Gate
 
 _GATE_S = 1.0
+_STEP_S = 0.001
+_STEPS = 10_000
 
 
 class Inherited:
@@ -47,19 +49,19 @@ class Inherited:
 
 
 @contextmanager
-def visit(path: str, patience: Patience) -> Iterator[apsw.Connection]:
+def visit(path: str) -> Iterator[apsw.Connection]:
     """Open a file for reading for the length of a `with` block.
 
     Raises:
         CannotOpen: there is no such file, it is a folder, or there is no permission to read it.
     """
     is_in_use = _has_any(path, "-wal", "-journal")
-    with _turn(path):
+    with turn(path):
         connection = _connect(path, is_in_use=is_in_use)
     inherited = Inherited(connection)
     opener = os.getpid()
     try:
-        connection.set_busy_handler(patience)
+        connection.set_busy_handler(_wait)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
@@ -68,15 +70,21 @@ def visit(path: str, patience: Patience) -> Iterator[apsw.Connection]:
     finally:
         if os.getpid() == opener:
             del inherited
-            with _turn(path):
+            with turn(path):
                 if is_in_use:
                     connection.close()
                 else:  # the log and the shared memory that reading has made go again
                     close_last(connection)
 
 
+def _wait(times: int) -> bool:
+    """SQLite's busy handler, for one lock: ten seconds by the millisecond."""
+    time.sleep(_STEP_S)
+    return times < _STEPS
+
+
 @contextmanager
-def _turn(path: str) -> Iterator[None]:
+def turn(path: str) -> Iterator[None]:
     """Pass the gate, which every opening and closing goes through (DESIGN §3), unless no queue has ever had one."""
     lock_path = f"{path}-lock"
     if not os.path.isfile(lock_path) or not os.access(lock_path, os.R_OK | os.W_OK):

@@ -38,7 +38,7 @@ class Waiting:
     def begin(self, reader: Reader) -> None:
         """Begin a page."""
         self._late_us = _LATE_PASSES * reader.settings.reaper_interval_us
-        self._holders = {holder_id for (holder_id,) in reader.all(SQL.holder_ids)}
+        self._holders = {holder_id for holder_id, _ in reader.all(SQL.holders)}
 
     def see(self, reader: Reader, job: Stored, events: list[Event]) -> None:
         """Look at one job."""

@@ -55,6 +55,8 @@ def test_the_commands_are_those_of_the_contract() -> None:
     assert sorted(ALL) == sorted(
         [
             "",
+            "backup",
+            "doctor",
             "enqueue",
             "init",
             "jobs",
@@ -63,6 +65,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "jobs retry",
             "jobs show",
             "maintain",
+            "restore",
             "settings",
             "settings get",
             "settings set",
@@ -98,6 +101,8 @@ def test_every_example_works_as_it_is_typed(example: str, tmp_path: Path, monkey
             lease = queue.lease_next()
             assert lease is not None
             lease.fail("no", retryable=False)
+        if " restore " in example:
+            queue.backup("app.backup")
     words = shlex.split(example.rpartition("| ")[2])
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("="))

@@ -98,6 +98,7 @@ FREE = {
     "kind_settings",
     "host",
     "host_booted",
+    "host_unbooted",
     "holder_remove",
     "holders",  # a row for each handle that holds leases
     "held_by",  # walks the index of held leases, once for each holder that has died
@@ -105,7 +106,6 @@ FREE = {
     "setting_remove",
     "kind_setting_remove",
     "hosts",
-    "holder_ids",
     "body_count",  # an operator's examination and mending look at every row
     "others",
     "orphaned_outcomes_remove",

@@ -39,6 +39,7 @@ NAMES = {
     *("LiteQueueError", "UsageError", "PayloadError", "RecordError", "JobNotFound", "DuplicateJob", "LeaseConflict"),
     *("InvalidTransition", "QueueBusy", "QueueFull", "QueueClosed", "CannotOpen", "NotAQueue", "SchemaMismatch"),
     *("StorageCorrupt", "StorageLost", "OutcomeUnknown"),
+    *("doctor", "Diagnosis", "Finding", "Severity", "restore", "Copied"),
 }
 
 ENQUEUE: dict[str, object] = {

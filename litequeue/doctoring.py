@@ -1,0 +1,90 @@
+"""`doctor`: examine a queue file, whatever state it is in, and mend what can be mended without losing anything.
+
+Invariants: without `fix` nothing is changed, made or migrated; with it every write is one of the queue's own
+transactions, and only what `sqlite.findings` gives a reason for is written. Leaves out: what is looked at (`sqlite`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from litequeue.clock import Clock, SystemClock
+from litequeue.diagnosis import Diagnosis, Finding
+from litequeue.errors import StorageCorrupt
+from litequeue.queue import WAL_TRUNCATE_BYTES, Queue
+from litequeue.sqlite import examining, mending, opening
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.examining import Progress
+from litequeue.sqlite.store import Store
+
+_TIMEOUT_S = 10.0
+
+
+def doctor(
+    path: str | os.PathLike[str], *, fix: bool = False, clock: Clock | None = None, progress: Progress | None = None
+) -> Diagnosis:
+    """Examine a queue file; with `fix`, mend what loses nothing, and examine it again.
+
+    Works on a file that is in use, and on a damaged or foreign one. Without `fix` nothing is changed. `progress` is
+    called now and then with how many rows of how many have been looked at.
+
+    Raises:
+        CannotOpen: there is no such file, or no permission to read it (with `fix`: to write it).
+        QueueBusy: a lock was not had within ten seconds.
+    """
+    real_path = opening.real_path(path)
+    the_clock = clock or SystemClock()
+    findings = _examined(real_path, the_clock, progress)
+    wanted = {finding.code for finding in findings if finding.mendable}
+    if not fix or not wanted or any(finding.code in mending.NEVER_BESIDE for finding in findings):
+        return Diagnosis(real_path, findings)
+    mended = _mend(real_path, the_clock, wanted, {finding.code for finding in findings})
+    return Diagnosis(real_path, _examined(real_path, the_clock, progress), tuple(mended))
+
+
+def _examined(path: str, clock: Clock, progress: Progress | None) -> tuple[Finding, ...]:
+    return tuple(examining.examine_file(path, clock, WAL_TRUNCATE_BYTES, progress))
+
+
+def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[str]:
+    """Do what is wanted, as far as it can be done; return a line for each thing that was."""
+    place = opening.resolve(path, create=False, mode=0o600, allow_network=False)
+    done: list[str] = []
+    store = Store(place, "full", _TIMEOUT_S, clock)
+    with Queue(store, "default") as queue:  # its opening sets the journal mode by itself
+        if "file.journal" in wanted:
+            done.append("set the journal mode to WAL")
+        if "file.index" in wanted and _has_reindexed(store):
+            done.append("made the indexes of the jobs anew")
+        steps: list[tuple[str, str, Callable[[], int]]] = [
+            ("continuation.orphan", "removed checkpoints without a lease", _write(store, mending.remove_continuations)),
+            ("lease.lapsed", "reaped lapsed leases", queue.reap_expired),
+            ("job.distant", "pulled in back-offs", queue.pull_in),
+            ("job.overdue", "buried jobs that were too late to start", queue.expire_overdue),
+            ("job.due", "promoted due jobs", queue.promote_due),
+        ]
+        if "job.body" not in found:  # else what has no payload row may still have its job
+            remove = _write(store, mending.remove_outcomes)
+            steps.append(("outcome.orphan", "removed results and errors without a job", remove))
+        for code, what, step in steps:
+            count = step() if code in wanted else 0
+            if count:
+                done.append(f"{what}: {count:,}")
+        if "log.large" in wanted and queue.checkpoint_wal() == 0:
+            done.append("copied the write-ahead log back and cut it")
+    return done
+
+
+def _write(store: Store, work: Callable[[Context], int]) -> Callable[[], int]:
+    return partial(store.write, work, durable=True)
+
+
+def _has_reindexed(store: Store) -> bool:
+    """Make the indexes anew; tell whether that was possible: two active jobs of one key keep it from being done."""
+    try:
+        store.write(mending.reindex, durable=True)
+    except StorageCorrupt:
+        return False
+    return True

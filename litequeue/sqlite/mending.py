@@ -1,0 +1,44 @@
+"""Mending what an examination found, where nothing can be lost by it.
+
+Owns: the writes that only an operator asks for; `findings.CATALOGUE` says for each why it is safe. Invariants: each is
+one transaction of the queue's own kind, and looks again under its lock; nothing that may be the last trace of a job (a
+payload without its job, a kept trigger without its run) is ever removed.
+"""
+
+from __future__ import annotations
+
+from litequeue.sqlite.context import Context
+from litequeue.sqlite.statements import SQL
+
+NEVER_BESIDE = frozenset(
+    [
+        "file.empty",
+        "file.foreign",
+        "file.unreadable",
+        "file.integrity",
+        "file.schema",
+        "file.encoding",
+        "host.rows",
+        "disk.breaks",
+    ]
+)
+"""With one of these nothing at all is mended: a file that is damaged, or is not ours, is not written to."""
+
+
+def reindex(context: Context) -> None:
+    """Make every index of the queue anew from its table.
+
+    Raises:
+        apsw.ConstraintError: two active jobs have the same key; nothing was changed.
+    """
+    context.connection.execute("REINDEX litequeue_job").fetchall()
+
+
+def remove_outcomes(context: Context) -> int:
+    """Remove results and errors of jobs that are not there; every job that is there must have its body."""
+    return context.write(SQL.orphaned_outcomes_remove, ())
+
+
+def remove_continuations(context: Context) -> int:
+    """Remove checkpoints of jobs that nobody has leased."""
+    return context.write(SQL.orphaned_continuations_remove, ())
