@@ -90,6 +90,7 @@ def connect(path: str, patience: Patience, *, create: bool) -> apsw.Connection:
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        pragma(connection, "fullfsync = 1")  # macOS: a plain fsync leaves it to the drive when, and in which order
     except BaseException:
         connection.close()
         raise

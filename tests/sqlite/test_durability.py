@@ -184,7 +184,7 @@ def test_sqlite_itself_never_checkpoints_inside_a_commit(path: Path, durability:
 
 @pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
 def test_connections_are_hardened(path: Path, durability: Durability) -> None:
-    """Defensive, no trusted schema, a stable planner, WAL, on both connections of a handle (DESIGN §2 and §3)."""
+    """Defensive, no trusted schema, a stable planner, WAL, whole syncs, on both connections (§7, DESIGN §2 and §3)."""
     with litequeue.open(path, durability=durability) as queue:
         queue.enqueue("work")
         for connection in (queue._store._writer.connection, queue._store._reader.connection):
@@ -193,3 +193,4 @@ def test_connections_are_hardened(path: Path, durability: Durability) -> None:
             assert connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, -1) == 0
             assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
             assert connection.pragma("journal_mode") == "wal"
+            assert connection.pragma("fullfsync") == 1
