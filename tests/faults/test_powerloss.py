@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
 
 import powerloss
@@ -131,6 +132,8 @@ def test_a_log_can_be_had_again_and_has_all_that_a_power_loss_may_meet(tmp_path:
     assert [step[:3] for step in logs[0]] == [step[:3] for step in logs[1]]  # the data has the process id
     log = logs[0]
     assert {step.suffix for step in log if step.sort is Sort.DELETED} == {WAL, JOURNAL}
+    asked = {step.number & ~apsw.SQLITE_SYNC_DATAONLY for step in log if step.sort is Sort.SYNCED}
+    assert asked == {apsw.SQLITE_SYNC_FULL}, "macOS syncs only the system's own cache otherwise"
     headers = [at for at, step in enumerate(log) if step[:3] == (Sort.WRITTEN, WAL, 0)]
     created = [at for at, step in enumerate(log) if step[:2] == (Sort.CREATED, WAL)]
     assert len(headers) > len(created) > 1, "a log was written over from its start"

@@ -38,7 +38,7 @@ class Sort(IntEnum):
     TRUNCATED = 2
     """The file was cut, or lengthened, to `number` bytes."""
     SYNCED = 3
-    """The file was synced; its entry in the folder was not."""
+    """The file was synced, as the flags in `number` say; its entry in the folder was not."""
     DELETED = 4
     """The file's entry was removed."""
     FOLDER_SYNCED = 5

@@ -191,7 +191,7 @@ class RecordedFile(apsw.VFSFile):
         if self._recorder.sabotage == IGNORED_FSYNC:
             return
         super().xSync(flags)
-        self._recorder.add(Sort.SYNCED, self._suffix)
+        self._recorder.add(Sort.SYNCED, self._suffix, flags)
         if self._syncs_folder and self._recorder.sabotage != FORGOTTEN_FOLDER:
             self._recorder.add(Sort.FOLDER_SYNCED, "")
         self._syncs_folder = False
