@@ -28,7 +28,7 @@ _PATIENCE_S = 30.0
 """How long a worker may take to end when it is asked to, and the drain without a sign of life."""
 _APPOINTMENT_S = 3.0
 """A worker that does not come to its point is killed wherever it is."""
-_MOST_STOPPED = 4
+_MOST_STOPPED = 6
 
 
 @dataclass(slots=True)
@@ -69,9 +69,9 @@ class Crew:
             self._start(self.orders, lambda orders: worker.reported(orders, worker.prepare))
             self._until(lambda: not self._members, _PATIENCE_S, "the queue could not be made")
             self._until(self._kill_on, self._kills + 2 * _PATIENCE_S, f"{self._kills} kills took too long")
-            self._dismiss()
+            self._dismiss(with_sleepers=False)
             self._until(self._drain_on, _PATIENCE_S * 2, "jobs are left that nobody could finish (G5)")
-            self._dismiss()
+            self._dismiss(with_sleepers=True)
         finally:
             for member in self._members:
                 os.kill(member.pid, signal.SIGKILL)
@@ -105,22 +105,22 @@ class Crew:
         return self.deaths.total() >= self._kills
 
     def _drain_on(self) -> bool:
-        orders = replace(self.orders, is_last=True)
-        while len(self._members) < min(2, self._size) and not self._has_drained:
-            self._start(orders, worker.main)
+        """Let two go on until the sleepers of before have woken up and nothing is left."""
+        at_work = sum(member.orders.is_last for member in self._members)
+        for _ in range(0 if self._has_drained else min(2, self._size) - at_work):
+            self._start(replace(self.orders, is_last=True), worker.main)
         return self._has_drained
 
-    def _dismiss(self) -> None:
-        """Ask all to end, also the sleepers, and wait for it."""
+    def _dismiss(self, *, with_sleepers: bool) -> None:
+        """Ask all to end, and wait for it; a sleeper hears of it when it wakes up, in its own time."""
         for member in self._members:
-            member.dies_at, member.stops_at, member.wakes_at = float("inf"), None, 0.0
+            member.dies_at, member.stops_at = float("inf"), None
             os.kill(member.pid, signal.SIGTERM)
-            os.kill(member.pid, signal.SIGCONT)
-        self._until(lambda: not self._members, _PATIENCE_S, "workers did not end when asked to")
-        for member in self._members:
-            member.killed = AT_RANDOM
-            os.kill(member.pid, signal.SIGKILL)
-        self._until(lambda: not self._members, _PATIENCE_S, "killed workers are still there")
+        self._until(
+            lambda: not any(with_sleepers or member.wakes_at is None for member in self._members),
+            _PATIENCE_S,
+            "workers did not end when asked to",
+        )
 
     # --- one worker
 
@@ -163,7 +163,8 @@ class Crew:
         pid, status = os.waitpid(member.pid, os.WNOHANG | os.WUNTRACED)
         now = time.monotonic()
         if pid == 0:
-            if member.wakes_at is not None and member.wakes_at <= now and member.killed is None:
+            is_due = member.wakes_at is not None and (member.wakes_at <= now or member.orders.is_missed())
+            if is_due and member.killed is None:
                 member.wakes_at = None
                 os.kill(member.pid, signal.SIGCONT)
         elif os.WIFSTOPPED(status):
@@ -174,7 +175,7 @@ class Crew:
 
     def _has_stopped(self, member: Member, now: float) -> None:
         self.stops += 1
-        asleep_s = LEASE_S * self._random.uniform(1.1, 1.9)
+        asleep_s = LEASE_S * self._random.uniform(1.1, 4)
         member.wakes_at = now + asleep_s
         if member.dies_at < float("inf"):  # a few never wake, the others have some time after it
             share = self._random.uniform(0.5, 0.9) if happens(self._random, 0.25) else 2
@@ -188,7 +189,7 @@ class Crew:
             self.deaths[self._cause(member)] += 1
         elif status != 0:
             self.broken.append(f"{member.orders.name} ended with {status}")
-        elif member.orders.is_last:
+        elif member.orders.is_last and all(other.orders.is_last for other in self._members):
             self._has_drained = True
 
     def _cause(self, member: Member) -> str:

@@ -28,7 +28,7 @@ from litequeue import ANY, JobState, Lease, LeaseConflict, NewJob, QueueBusy
 
 Durability = Literal["full", "enqueue", "normal"]
 
-LEASE_S = 1.0
+LEASE_S = 0.6
 BUSY_S = 0.5
 WAIT_S = 0.01
 _OPEN_STATES = (JobState.PENDING, JobState.LEASED, JobState.RETRYABLE, JobState.SCHEDULED)
@@ -56,12 +56,21 @@ class Orders:
         """Return the file for something that this worker says beside its journal."""
         return self.folder / f"{self.name}.{suffix}"
 
+    def held(self, job_id: str) -> Path:
+        """Return the file that says that a sleeper's job is in other hands."""
+        return self.folder / f"{job_id}.held"
+
+    def is_missed(self) -> bool:
+        """Tell whether this worker sleeps on a job that somebody else has leased by now."""
+        asleep = self.said("asleep")
+        return asleep.exists() and self.held(asleep.read_text(encoding="ascii")).exists()
+
 
 def prepare(orders: Orders) -> None:
     """Make the queue and its settings, the table of the side rows, and the first jobs: sleepers and poison."""
     random = Random(orders.seed)
-    first = [NewJob("work:sleepy", tasks.payload(random, "sleepy", f"first {number}")) for number in range(4)]
-    first += [NewJob(tasks.POISON, tasks.payload(random, tasks.POISON, f"first {number}")) for number in range(4, 6)]
+    first = [NewJob("work:sleepy", tasks.payload(random, "sleepy", f"first {number}")) for number in range(6)]
+    first += [NewJob(tasks.POISON, tasks.payload(random, tasks.POISON, f"first {number}")) for number in range(6, 8)]
     with litequeue.open(orders.queue, durability=orders.durability) as queue:
         for name, value in {
             "lease_ttl": LEASE_S,
@@ -231,10 +240,13 @@ class _Worker:
 
     def _doze(self, queue: Recorded, lease: Lease, task: Payload) -> None:
         """Fall asleep past the lease in the first run; stay long in the next, so that the sleeper finds it held."""
+        job_id = str(lease.job_id)
         if lease.attempts == 1 and not self._orders.is_last:
+            self._orders.said("asleep").write_text(job_id, encoding="ascii")
             os.kill(os.getpid(), signal.SIGSTOP)
-        elif lease.attempts == 2:  # noqa: PLR2004 - the run after the sleeper's
-            for _ in range(10):
+        elif lease.attempts > 1:
+            self._orders.held(job_id).touch()
+            for _ in range(15):
                 time.sleep(LEASE_S / 15)
                 queue.extend(lease)
         queue.complete(lease, tasks.work(task))
