@@ -53,6 +53,6 @@ def test_a_short_run_breaks_no_promise() -> None:
 )
 def test_a_sabotaged_queue_is_found_out(control: str, promise: str) -> None:
     """A rule of the package is broken on purpose, in the workers: the run has to end with 1 and say which promise."""
-    status, told = _run("--kills", "20", "--durability", "normal", "--control", control)
+    status, told = _run("--kills", "25", "--durability", "normal", "--control", control)
     assert status == 1
     assert any(promise in cast("str", row["broken"]) for row in _table(told, "what the checker found"))

@@ -23,9 +23,10 @@ from litequeue.sqlite.statements import SQL
 NO_FENCE = "no-fence"
 EARLY = "early-acknowledgement"
 DOUBLE = "double-lease"
+_BATCH = 10
 CONTROLS = {
     NO_FENCE: "a holder's word is obeyed when the job is leased, whoever has leased it by now",
-    EARLY: "an enqueue is acknowledged and then committed, together with the next one",
+    EARLY: "an enqueue is acknowledged at once and committed in a batch with later ones",
     DOUBLE: "the head of the queue is read before the lock is taken, and taken without another look",
 }
 
@@ -71,19 +72,20 @@ def _lease_in_two_steps(self: Queue, wish: Wish) -> list[Lease]:
 
 
 class _Early(Recorded):
-    """Says that a job is enqueued, and enqueues it together with the next one."""
+    """Says that a job is enqueued, and enqueues it when there are some."""
 
     def __init__(self, queue: Queue, journal: Journal) -> None:
         super().__init__(queue, journal)
         self._kept: list[NewJob] = []
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
-        """Acknowledge, and enqueue what was acknowledged before."""
+        """Acknowledge, and keep for later."""
         given = [NewJob(job.kind, job.payload, job_id=uuid4() if job.job_id is None else job.job_id) for job in jobs]
-        self._flush()
         with self._telling("enqueue", {"jobs": self._told(given)}) as telling:
             telling.heard["jobs"] = [[str(job.job_id), True] for job in given]
-        self._kept = given
+        self._kept += given
+        if len(self._kept) > _BATCH:
+            self._flush()
         return [Enqueued(job.job_id, created=True) for job in given if isinstance(job.job_id, UUID)]
 
     def close(self) -> None:
