@@ -385,6 +385,19 @@ def test_a_death_before_the_last_attempt_is_found(story: Story) -> None:
     assert rules(story.judge(job("one", "dead", *log))) == {Rule.ATTEMPTS}
 
 
+def test_a_reaped_job_that_is_leased_with_others_is_found(story: Story) -> None:
+    """It may be what killed its holder: it must not take neighbours with it (V3, G6)."""
+    for name in ("one", "two"):
+        story.enqueue(name)
+    story.lease("one", 1, deadline_us=1)
+    number = story.call(B, "lease", limit=2, worker=B)
+    story.got(B, number, leases=[["one", 2, 2, FAR_US], ["two", 1, 1, FAR_US]])
+    for name, generation in (("one", 2), ("two", 1)):
+        story.word("complete", name, generation, B)
+    found = story.judge(job("one", "completed", *TWICE), job("two", "completed", "enqueued", "leased bob", "completed"))
+    assert rules(found) == {Rule.ALONE}
+
+
 def test_a_lease_that_was_reaped_before_its_deadline_is_found(story: Story) -> None:
     """The next lease was given out before the first could lapse (§8)."""
     story.enqueue("one")

@@ -95,6 +95,8 @@ class Run:
     worker: str | None
     """`None` when the log no longer says who took it."""
     at: int
+    reaps_before: int | None = None
+    """How often the job had been reaped by then; `None` when the log no longer says."""
     generation: int = 0
     end: str | None = None
     """completed, failed, released, reaped or cancelled."""
@@ -198,7 +200,7 @@ def _count(life: Life, line: Line) -> None:
             life.attempts = life.reaps = None
             life.runs.append(Run(None, line.at))
         case "leased":
-            life.runs.append(Run(line.detail, line.at))
+            life.runs.append(Run(line.detail, line.at, life.reaps))
             life.attempts = _plus(life.attempts, 1)
         case "reaped":
             life.reaps = _plus(life.reaps, 1)

@@ -32,6 +32,8 @@ class Taken(NamedTuple):
     session: Session
     asked_at: int
     heard_at: int
+    together: int
+    """How many jobs the same call leased."""
 
 
 class Word(NamedTuple):
@@ -170,9 +172,10 @@ def _add_leases(histories: Histories, call: Call, session: Session) -> None:
         histories.unknown_leases[worker] += cast("int", call.asked["limit"])
     if call.outcome is not Outcome.DONE or call.heard_at is None:
         return
-    for job_id, generation, attempts, deadline_us in cast("list[tuple[str, int, int, int]]", call.heard["leases"]):
+    leases = cast("list[tuple[str, int, int, int]]", call.heard["leases"])
+    for job_id, generation, attempts, deadline_us in leases:
         histories.of(job_id).leases.append(
-            Taken(generation, attempts, deadline_us, worker, session, call.asked_at, call.heard_at)
+            Taken(generation, attempts, deadline_us, worker, session, call.asked_at, call.heard_at, len(leases))
         )
 
 

@@ -98,6 +98,11 @@ class JobCase:
             return
         if run.worker not in {None, one.worker}:
             self.breach(Rule.TRUTH, f"lease {one.generation} went to {one.worker}, its log says {run.worker}")
+        if run.reaps_before and one.together > 1:
+            others = one.together - 1
+            self.breach(
+                Rule.ALONE, f"lease {one.generation}, after {run.reaps_before} reaps, came with {others} others"
+            )
         if run.end == "reaped" and following is not None and following.generation == one.generation + 1:
             self._reap(one, following, run)
 

@@ -18,6 +18,7 @@ class Rule(StrEnum):
     WHOLE = "a commit is in the file with all its parts, or not at all (G3, G7)"
     RESULT = "the payload is the one that was enqueued, the result the one of the completion (G2)"
     ATTEMPTS = "attempts are counted, and never more than allowed (G6)"
+    ALONE = "a job that was reaped is leased alone from then on (V3, G6)"
     LOG = "the log of a job is a path through the state machine (contract §3)"
     EARLY = "no lease is taken away before its time, unless its holder has died (§8)"
     ORDER = "ready jobs of one priority are first leased in the order of enqueueing (G4)"
