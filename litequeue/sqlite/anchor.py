@@ -15,16 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
+from collections.abc import Callable
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from litequeue.sqlite import ofd
 
 _DESCRIPTORS = "/proc/self/fd"
-_FLOCK = "hhqqi"
-"""`struct flock`: type, whence, start, length, process (0 for OFD locks)."""
 _RANGES = (
     ("", 0x40000002, 510),  # SHARED: every connection reads there; the last one out writes
     ("-shm", 128, 1),  # DMS, the "dead man's switch": whoever finds it free empties the shared memory
@@ -33,29 +28,26 @@ _RANGES = (
 
 def hold(path: str) -> None:
     """Lock every descriptor that this process has of the file and of its `-shm`; again does no harm."""
-    if fcntl is not None:
-        _set(path, fcntl.F_RDLCK)
+    _each(path, ofd.share)
 
 
 def let_go(path: str) -> None:
     """Unlock them: SQLite's own last one out wants the exclusive lock."""
-    if fcntl is not None:
-        _set(path, fcntl.F_UNLCK)
+    _each(path, ofd.unlock)
 
 
-def _set(path: str, kind: int) -> None:
-    command = getattr(fcntl, "F_OFD_SETLK", None)
-    if command is None:
+def _each(path: str, change: Callable[[int, int, int], None]) -> None:
+    if not ofd.HAS_LOCKS:
         return
-    wanted = {}
+    ranges = {}
     for suffix, start, length in _RANGES:
         with contextlib.suppress(OSError):
             status = os.stat(path + suffix)
-            wanted[status.st_dev, status.st_ino] = struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
+            ranges[status.st_dev, status.st_ino] = (start, length)
     with contextlib.suppress(OSError):  # no /proc
         for name in os.listdir(_DESCRIPTORS):
             with contextlib.suppress(OSError):  # closed meanwhile, or only for writing
                 status = os.fstat(int(name))
-                lock = wanted.get((status.st_dev, status.st_ino))
-                if lock is not None:
-                    fcntl.fcntl(int(name), command, lock)
+                place = ranges.get((status.st_dev, status.st_ino))
+                if place is not None:
+                    change(int(name), *place)

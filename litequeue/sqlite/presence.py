@@ -1,7 +1,8 @@
 """Presence: whether the process behind a queue handle still lives, by a lock that the kernel gives up at its death.
 
 A handle that leases is a holder. It locks the byte at the offset of its id in the sidecar `<file>-lock` with an OFD
-lock before its row is committed, and keeps it until it is closed. Invariants: a free byte means death only on the very
+lock before its row is committed, and keeps it until it is closed; the gate's `flock` on the whole file and these never
+meet. Invariants: a free byte means death only on the very
 sidecar that the row names, so a replaced one makes nobody look dead; a stopped process keeps its lock; a forked child
 closes what it inherited, so that it does not keep its dead parent alive. Where the platform or the file system has no
 such locks nobody is ever called dead, and deadlines decide. Leaves out: what happens to a dead holder's leases.
@@ -12,22 +13,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import struct
 from collections.abc import Iterable, Iterator
 
+from litequeue.sqlite import ofd
 from litequeue.sqlite.gate import open_sidecar
 from litequeue.sqlite.place import Place
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
-HAS_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
-"""`flock`, which the gate uses, and these never meet on Linux: one may hold the whole file, the other a byte of it."""
-
-_FLOCK = "hhqqi"
-"""`struct flock`: type, whence, start, length, process (0 for OFD locks). Source: fcntl(2), `fcntl_locking(2)`."""
 _log = logging.getLogger("litequeue")
 
 Known = Iterable[tuple[int, str | None]]
@@ -41,7 +32,7 @@ class Presence:
         self._place = place
         self._descriptor: int | None = None
         self._sidecar: str | None = None
-        self._is_possible = HAS_LOCKS and place.has_presence
+        self._is_possible = ofd.HAS_LOCKS and place.has_presence
         self.holder_id: int | None = None
         """Who this handle is, once its first lease has been tried."""
 
@@ -66,7 +57,7 @@ class Presence:
         """
         if self._descriptor is not None:
             try:
-                fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _lock(fcntl.F_WRLCK, holder_id))
+                ofd.lock(self._descriptor, holder_id, 1)
             except BlockingIOError:
                 return False
             except OSError as exc:
@@ -105,7 +96,7 @@ def _probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
     By a descriptor of this call's own: one that has locks itself does not see them.
     """
     known = [(holder_id, sidecar) for holder_id, sidecar in holders if sidecar is not None]
-    if not known or not HAS_LOCKS or not place.has_presence:
+    if not known or not ofd.HAS_LOCKS or not place.has_presence:
         return
     try:
         descriptor = open_sidecar(place.lock_path, place.mode, create=False)
@@ -115,8 +106,7 @@ def _probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
         here = _identity(descriptor)
         for holder_id, sidecar in known:
             if sidecar == here:
-                answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _lock(fcntl.F_WRLCK, holder_id))
-                yield holder_id, struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK
+                yield holder_id, ofd.is_locked(descriptor, holder_id, 1)
     finally:
         os.close(descriptor)
 
@@ -124,7 +114,3 @@ def _probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
 def _identity(descriptor: int) -> str:
     status = os.fstat(descriptor)
     return f"{status.st_dev}:{status.st_ino}"
-
-
-def _lock(sort: int, holder_id: int) -> bytes:
-    return struct.pack(_FLOCK, sort, os.SEEK_SET, holder_id, 1, 0)

@@ -18,7 +18,7 @@ import pytest
 
 import litequeue
 from litequeue import JobState, Maintenance, NewJob, Queue, Transition
-from litequeue.sqlite import gate, presence, upkeep
+from litequeue.sqlite import gate, ofd, presence, upkeep
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not presence.HAS_LOCKS, reason="this platform does not tell who has died"),
+    pytest.mark.skipif(not ofd.HAS_LOCKS, reason="this platform does not tell who has died"),
 ]
 
 YEAR_S = 31_536_000
@@ -299,7 +299,7 @@ def test_a_replaced_sidecar_makes_nobody_look_dead(
 
 def test_without_such_locks_deadlines_decide(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is called dead on a platform that does not tell (DESIGN §4)."""
-    monkeypatch.setattr(presence, "HAS_LOCKS", False)
+    monkeypatch.setattr(ofd, "HAS_LOCKS", False)
     clock = FakeClock()
     with litequeue.open(path, clock=clock) as queue:
         queue.enqueue("work")

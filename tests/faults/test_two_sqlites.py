@@ -223,10 +223,12 @@ def _load(path: str, processes: Children, intruder: str, left_out: list[str]) ->
     return _compare(path, ends + [_end_of(child) for child in beside])
 
 
-def _end_of(child: Child) -> str:
+def _end_of(child: Child, *before: str) -> str:
+    """Return what a child returned after having said these lines, or how it ended instead."""
     try:
+        assert [child.hear() for _ in before] == list(before)
         return str(child.result())
-    except AssertionError as exc:  # without the gate it may well have crashed
+    except AssertionError as exc:  # without what protects it, it may well have crashed
         return f"crashed: {exc}"
 
 
@@ -254,8 +256,7 @@ def test_without_the_gate_the_same_load_breaks_the_file(tmp_path: Path, processe
 def _alone(path: str, processes: Children, intruder: str, left_out: list[str]) -> Outcome:
     """Only the process with the intruder: here the intruder's close can take itself for the last one out."""
     child = processes.start(_work, path, ROUNDS, intruder, left_out)
-    assert child.hear() == "begun"
-    return _compare(path, [str(child.result())])
+    return _compare(path, [_end_of(child, "begun")])
 
 
 @pytest.mark.parametrize("intruder", INTRUDERS)
