@@ -14,12 +14,12 @@ import warnings
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, StorageCorrupt, StorageLost
+from litequeue.errors import CannotOpen, NotAQueue, StorageCorrupt, StorageLost
 from litequeue.settings import Settings
 from litequeue.sqlite import connection as connections
 from litequeue.sqlite import filesystem, presence, schema
 from litequeue.sqlite.channel import Channel
-from litequeue.sqlite.failures import damaged, translate
+from litequeue.sqlite.failures import damaged, meaning
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.statements import SQL
@@ -77,12 +77,7 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
         CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, QueueBusy: see contract §6.
     """
     channel.patience.deadline = deadline
-    log_bytes = size_of(f"{place.path}-wal")  # before the file: its creator writes that one first
-    file_bytes = size_of(place.path)
-    if file_bytes == 0 < log_bytes and os.path.exists(place.path):  # SQLite would throw the log away
-        raise StorageCorrupt(f"{place.path} is damaged: it is empty, and its write-ahead log is not")
-    if 0 < file_bytes < _LEAST_BYTES:  # SQLite takes a file of one byte for an empty one
-        raise NotAQueue(place.path, "it is not an SQLite database")
+    refuse_cut_off(place.path)
     is_absent = create and not os.path.lexists(place.path)
     if is_absent:
         connections.make_file(place.path, place.mode)
@@ -101,10 +96,26 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
             connection.close()
         else:  # the log and the shared memory that reading has made go again
             connections.close_last(connection)
-        if isinstance(exc, (apsw.Error, UnicodeDecodeError)):
-            raise refusal(exc, place.path) from exc
-        raise
+        why = refusal(exc, place.path)
+        if why is exc:
+            raise
+        raise why from exc
     channel.connection = connection
+
+
+def refuse_cut_off(path: str) -> None:
+    """Refuse what SQLite would take for an empty file, and begin anew.
+
+    Raises:
+        StorageCorrupt: the file is empty and its log is not; SQLite would throw the log away, even to read.
+        NotAQueue: it is of a few bytes.
+    """
+    log_bytes = size_of(f"{path}-wal")  # before the file: its creator writes that one first
+    file_bytes = size_of(path)
+    if file_bytes == 0 < log_bytes and os.path.exists(path):
+        raise StorageCorrupt(f"{path} is damaged: it is empty, and its write-ahead log is not")
+    if 0 < file_bytes < _LEAST_BYTES:
+        raise NotAQueue(path, "it is not an SQLite database")
 
 
 def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, create: bool) -> None:
@@ -119,14 +130,19 @@ def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, crea
     _notice_boot(connection, place, clock)
 
 
-def refusal(exc: apsw.Error | UnicodeDecodeError, path: str) -> LiteQueueError:
-    """Return what an error at opening means."""
-    if isinstance(exc, UnicodeDecodeError):
-        return damaged(path, exc)
+def refusal(exc: BaseException, path: str) -> BaseException:
+    """Return what an error at opening means, or the error itself when it is not about the file.
+
+    Rows that are not there, and values that no queue writes, are damage here as in every verb.
+    """
     if isinstance(exc, apsw.NotADBError):
         return NotAQueue(path, "it is not an SQLite database")
-    meaning = translate(exc, path) or damaged(path, exc)
-    return CannotOpen(path, str(exc)) if isinstance(meaning, StorageLost) else meaning
+    known = meaning(exc, path)
+    if not isinstance(exc, apsw.Error):
+        return known
+    if isinstance(known, StorageLost):
+        return CannotOpen(path, str(exc))
+    return damaged(path, exc) if known is exc else known
 
 
 def size_of(path: str) -> int:

@@ -150,6 +150,17 @@ def test_changed_queue_tables_are_refused_and_left_as_they_are(
     assert fingerprint()[path.name] == before[path.name]
 
 
+@pytest.mark.parametrize("table", ["litequeue_host", "litequeue_meta"])
+def test_a_queue_without_the_row_that_all_agree_on_is_refused(path: Path, table: str) -> None:
+    """By an error of the package, not by whatever looking for a row that is not there throws (§6)."""
+    litequeue.open(path).close()
+    connection = apsw.Connection(str(path))
+    connection.execute(f"DELETE FROM {table}")
+    connection.close()
+    with pytest.raises((litequeue.StorageCorrupt, litequeue.SchemaMismatch)):
+        litequeue.open(path)
+
+
 def test_an_open_handle_meets_tables_that_were_changed_underneath(path: Path) -> None:
     """A queue table dropped beside an open handle is a `SchemaMismatch` of the verb that meets it (§6)."""
     with litequeue.open(path) as queue:
