@@ -22,9 +22,7 @@ from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.partial import partial, publish
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.store import Store
-
-LOGS = ("-wal", "-shm", "-journal")
-"""What SQLite has beside a file that is in use; beside a copy it would be taken for the copy's."""
+from litequeue.sqlite.visiting import LOGS
 
 _TIMEOUT_S = 10.0
 

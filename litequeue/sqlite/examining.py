@@ -28,7 +28,7 @@ from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.surroundings import describe, look_around
-from litequeue.sqlite.visiting import visit
+from litequeue.sqlite.visiting import LOGS, is_plain, visit
 from litequeue.sqlite.waiting import Waiting
 
 PAGE = 500
@@ -56,8 +56,7 @@ def problems(source: str | apsw.Connection, clock: Clock | None = None) -> list[
     if isinstance(source, apsw.Connection):
         examine(source, clock or SystemClock(), tally)
     else:
-        with visit(source) as connection:
-            examine(connection, clock or SystemClock(), tally)
+        _look_inside(source, clock or SystemClock(), tally, None)
     return [f"{finding.code}: {finding}" for finding in tally.findings() if finding.severity is Severity.PROBLEM]
 
 
@@ -73,14 +72,10 @@ def examine_file(path: str, clock: Clock, log_limit_bytes: int, progress: Progre
         raise CannotOpen(path, reason_not)
     tally = Tally()
     look_around(path, tally, log_limit_bytes)  # before the look inside makes a log
-    try:
-        with visit(path) as connection:
-            is_queue = examine(connection, clock, tally, progress)
-            with _readable(tally, "the sizes"):
-                if is_queue:
-                    describe(connection, tally)
-    except apsw.Error as exc:
-        raise translate(exc, path) or exc from exc
+    if all(is_plain(path + suffix, or_absent=True) for suffix in LOGS):
+        _look_inside(path, clock, tally, progress)
+    else:
+        tally.add("file.unseen")
     return tally.findings()
 
 
@@ -102,6 +97,21 @@ def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: P
             _settings(connection, tally)
         _Walk(connection, clock, tally, progress).run()
     return is_queue
+
+
+def _look_inside(path: str, clock: Clock, tally: Tally, progress: Progress | None) -> None:
+    try:
+        with visit(path) as connection:
+            is_queue = examine(connection, clock, tally, progress)
+            with _readable(tally, "the sizes"):
+                if is_queue:
+                    describe(connection, tally)
+    except NotAQueue as exc:
+        tally.add("file.foreign", exc.reason)
+    except StorageCorrupt as exc:
+        tally.add("file.integrity", str(exc))
+    except apsw.Error as exc:
+        raise translate(exc, path) or exc from exc
 
 
 class _Walk:

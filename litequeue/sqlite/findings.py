@@ -50,7 +50,9 @@ CATALOGUE: dict[str, Sort] = {
     "file.size": Sort(_FACT, "size"),
     "file.links": Sort(_PROBLEM, "the file has several names, and commits by one are lost to the others"),
     "host.rows": Sort(_PROBLEM, "the lease clock's row is missing, or there are several"),
-    "host.boot": Sort(_FACT, "no program has opened the file since the machine started: its old leases lapse then"),
+    "host.boot": Sort(
+        _FACT, "no program has opened the file since the machine started, or since it was copied: its leases lapse then"
+    ),
     "setting.value": Sort(_PROBLEM, "a setting is out of its bounds"),
     "setting.unknown": Sort(_WARNING, "a setting is unknown to this version"),
     # --- each job
@@ -129,8 +131,11 @@ CATALOGUE: dict[str, Sort] = {
     "sidecar.access": Sort(_PROBLEM, "a file beside it cannot be opened by this user"),
     "sidecar.owner": Sort(_WARNING, "a file beside it belongs to somebody else than the file"),
     "sidecar.mode": Sort(_WARNING, "a file beside it has other permissions than the file"),
-    "sidecar.held": Sort(_WARNING, "the write gate was not had within a second: a stopped process holds it"),
+    "sidecar.held": Sort(
+        _WARNING, "the write gate was not had within a second: a long transaction, or a stopped process, has it"
+    ),
     "sidecar.leftover": Sort(_WARNING, "an interrupted backup or restore has left a file: remove it"),
+    "file.unseen": Sort(_FACT, "nothing in the file was looked at, because of what lies beside it"),
     "disk.kind": Sort(_FACT, "file system"),
     "disk.breaks": Sort(_PROBLEM, "SQLite's locks do not hold on this file system"),
     "disk.unknown": Sort(_WARNING, "litequeue has not been tested on this file system"),

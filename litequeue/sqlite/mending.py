@@ -20,6 +20,8 @@ NEVER_BESIDE = frozenset(
         "file.encoding",
         "host.rows",
         "disk.breaks",
+        "file.unseen",
+        "file.links",
     ]
 )
 """With one of these nothing at all is mended: a file that is damaged, or is not ours, is not written to."""

@@ -103,6 +103,7 @@ def _target(path: str) -> Iterator[apsw.Connection]:
     """
     patience = Patience()
     patience.deadline = time.monotonic() + _LOCK_S
+    opening.refuse_cut_off(path)
     has_log = os.path.exists(f"{path}-wal")
     connection = connect(path, patience, create=False)
     with copying.closing(connection, keep_log=has_log):

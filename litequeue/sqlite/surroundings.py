@@ -22,8 +22,9 @@ from litequeue.sqlite.partial import leftovers
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.schema import APPLICATION_ID, VERSION
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.visiting import LOGS, is_plain
 
-SIDECARS = ("-wal", "-shm", "-journal", "-lock", "-maintenance", "-bell")
+SIDECARS = (*LOGS, "-lock", "-maintenance", "-bell")
 """Everything that SQLite or the queue may make beside the file."""
 
 _NEARLY = 0.9
@@ -41,7 +42,7 @@ def look_around(path: str, tally: Tally, log_limit_bytes: int) -> None:
         tally.add("sidecar.leftover", name)
     if file.st_nlink > 1:
         tally.add("file.links", f"{file.st_nlink} hard links")
-    if os.path.isfile(path + "-lock") and os.access(path + "-lock", os.R_OK | os.W_OK):
+    if is_plain(path + "-lock") and os.access(path + "-lock", os.R_OK | os.W_OK):
         gate = Gate(path + "-lock", stat.S_IMODE(file.st_mode))
         if not gate.enter(time.monotonic() + _GATE_S):
             tally.add("sidecar.held")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from litequeue import Queue
-    from tests.cli.conftest import Cli
+    from tests.cli.conftest import Cli, Processes
     from tests.conftest import MakeQueue
 
 LOST = "x'00000000000000000000000000000000'"
@@ -250,3 +250,34 @@ def test_a_kind_of_limit_was_lowered_since(cli: Cli, queue: Queue) -> None:
     lease.fail("boom")
     queue.set("max_attempts", 1)
     assert codes(cli)["job.spent"] == "warning"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_a_file_that_can_only_be_read_is_examined(
+    processes: Processes, cli: Cli, db: Path, obedient: Callable[[], None] | None
+) -> None:
+    """In a folder where nothing can be made; --fix says that it may not write (§6)."""
+    cli.done("enqueue", "work")
+    db.chmod(0o400)
+    db.with_name("app.queue-lock").chmod(0o400)
+    db.parent.chmod(0o500)
+    try:
+        outcome = processes.run("doctor", before=obedient)
+        assert (outcome.status, outcome.only_complaint()) == (1, f"{db} has 1 problem")
+        assert "sidecar.access" in outcome.out
+        assert "jobs: 1" in outcome.out
+    finally:
+        db.parent.chmod(0o700)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
+def test_a_file_that_cannot_be_read_is_an_error(
+    processes: Processes, cli: Cli, db: Path, obedient: Callable[[], None] | None
+) -> None:
+    """With the reason, and no traceback (§9)."""
+    cli.done("enqueue", "work")
+    db.chmod(0)
+    outcome = processes.run("doctor", before=obedient)
+    assert "no permission" in outcome.line_of_failure(1)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
@@ -221,8 +223,8 @@ def test_every_transition_that_moves_a_job_says_where_to() -> None:
 
 @pytest.mark.parametrize(
     ("content", "code"),
-    [(b"", "file.empty"), (b"hello" * 1000, "file.foreign")],
-    ids=["empty", "text"],
+    [(b"", "file.empty"), (b"SQLite", "file.foreign"), (b"hello" * 1000, "file.foreign")],
+    ids=["empty", "short", "text"],
 )
 def test_what_is_no_queue_is_said_to_be_none(tmp_path: Path, content: bytes, code: str) -> None:
     """An empty file, and one that is no database (§6)."""
@@ -230,6 +232,42 @@ def test_what_is_no_queue_is_said_to_be_none(tmp_path: Path, content: bytes, cod
     path.write_bytes(content)
     assert codes(path) == {code}
     assert [one.name for one in tmp_path.iterdir()] == ["other"]
+
+
+def test_a_log_beside_an_empty_file_is_not_thrown_away(path: Path, fingerprint: Callable[[], dict[str, str]]) -> None:
+    """SQLite would, even when it only reads: it may be all that there is of a queue (G2)."""
+    log = path.with_name("app.queue-wal")
+    path.write_bytes(b"")
+    log.write_bytes(b"all that is left")
+    before = fingerprint()
+    assert codes(path) == {"file.integrity"}
+    with pytest.raises(litequeue.StorageCorrupt, match="its write-ahead log is not"):
+        litequeue.restore(path, path.with_name("new.queue"))
+    with litequeue.open(path.with_name("other.queue")) as queue:
+        queue.backup(path.with_name("app.backup"))
+    with pytest.raises(litequeue.StorageCorrupt, match="its write-ahead log is not"):
+        litequeue.restore(path.with_name("app.backup"), path, overwrite=True)
+    after = fingerprint()
+    assert {name: after.get(name) for name in before} == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX links and pipes")
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-lock", "-maintenance"])
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_what_stands_in_the_place_of_a_sidecar_is_not_opened(path: Path, suffix: str, kind: str) -> None:
+    """It is said, and nobody waits for a pipe (§6)."""
+    beside = path.with_name(f"app.queue{suffix}")
+    beside.unlink(missing_ok=True)
+    if kind == "link":
+        beside.symlink_to(path.with_name("elsewhere"))
+    elif kind == "pipe":
+        os.mkfifo(beside)
+    else:
+        beside.mkdir()
+    found = {finding.code for finding in litequeue.doctor(path, fix=True).findings}
+    assert "sidecar.kind" in found
+    assert ("file.unseen" in found) == (suffix in ("-wal", "-shm", "-journal"))
+    assert not path.with_name("elsewhere").exists()
 
 
 def test_another_applications_file_is_said_to_be_foreign(tmp_path: Path) -> None:
