@@ -7,6 +7,7 @@ Leaves out: beginning and ending it (`store`).
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -132,10 +133,7 @@ class Transaction(Verbs):
             result = work(context)
         except BaseException as exc:
             context.back_to(marks)
-            if connection.in_transaction:
-                connection.execute("ROLLBACK TO litequeue_verb")
-                connection.execute("RELEASE litequeue_verb")
-            else:
+            if not self._undo_verb(connection):
                 context.void_leases()
                 self._given_up = f"SQLite has rolled the whole transaction back: {exc}"
             known = meaning(exc)
@@ -144,6 +142,19 @@ class Transaction(Verbs):
             raise
         connection.execute("RELEASE litequeue_verb")
         return result
+
+    def _undo_verb(self, connection: apsw.Connection) -> bool:
+        """Go back to the savepoint; tell whether there still is a transaction: a damaged file may not let it live."""
+        if not connection.in_transaction:
+            return False
+        try:
+            connection.execute("ROLLBACK TO litequeue_verb")
+            connection.execute("RELEASE litequeue_verb")
+        except apsw.Error:
+            with contextlib.suppress(apsw.Error):  # it may be over by now
+                connection.execute("ROLLBACK")
+            return False
+        return True
 
     def _look(self, work: Callable[[Reader], T]) -> T:
         try:
