@@ -82,7 +82,7 @@ def setting_text(value: float | str | None) -> str:
     """Write a setting as `settings set` reads it."""
     if value is None:
         return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return str(value).lower() if isinstance(value, bool) else plain(str(value))
 
 
 def count_of(count: int, thing: str) -> str:

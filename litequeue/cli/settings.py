@@ -51,10 +51,10 @@ def get(target: Target, *, name: str | None, kind: str | None, as_json: bool) ->
         values = queue.settings(kind)
         kinds = {} if kind is not None else queue.kind_settings()
     if name is not None:
-        click.echo(dumps(values[name]) if as_json else setting_text(values[name]))
+        click.echo(dumps(jsonable(values[name])) if as_json else setting_text(values[name]))
         return
     if as_json:
-        click.echo(dumps(values if kind is not None else {**values, "kinds": jsonable(kinds)}))
+        click.echo(dumps(jsonable(values if kind is not None else {**values, "kinds": kinds})))
         return
     rows = [(own, setting_text(value), "") for own, value in values.items()]
     rows += [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
+from litequeue.errors import StorageCorrupt
 from litequeue.settings import SPECS, Settings, Value
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.reader import Reader
@@ -18,6 +19,8 @@ def read(reader: Reader) -> Settings:
     own = {name: loaded(name, value) for name, value in reader.all(SQL.settings) if name in SPECS}
     by_kind: dict[str, dict[str, Value]] = defaultdict(dict)
     for kind, name, value in reader.all(SQL.kind_settings):
+        if not isinstance(kind, str):
+            raise StorageCorrupt(f"the kind of a setting is damaged: it is stored as {type(kind).__name__}")
         if name in SPECS:
             by_kind[kind][name] = loaded(name, value)
     return Settings(own, dict(by_kind))
