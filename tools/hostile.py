@@ -6,7 +6,9 @@ that may crash. Promise (contract §6): it works, or it is an error of the contr
 Broken by: any other exception, a traceback, a crash, a hang, memory beyond a bound, a job in two hands, a job with
 another one's payload, a write to any file that is not the queue's, a write to a file that was refused.
 
-A flipped bit inside a stored value that still reads cannot be told from the value: SQLite keeps no checksums of pages.
+Two things cannot be told, because SQLite keeps no checksums of its pages: a flipped bit inside a stored value that
+still reads, and shared memory (`-shm`) that is scribbled on under the hands of a program, which SQLite believes: there,
+jobs that were mixed up are counted and not promised against.
 """
 
 from __future__ import annotations
@@ -125,6 +127,8 @@ class Tally:
     by_stage: Counter[tuple[str, str]] = field(default_factory=Counter)
     first_errors: Counter[tuple[str, str]] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
+    mixed_by_shared_memory: int = 0
+    """Files whose shared memory was scribbled on in use, and in which jobs were mixed up: no promise is made there."""
     slowest_s: float = 0.0
     most_rss_kib: int = 0
 
@@ -142,7 +146,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found.add("what came of a wound, by the file that was hit", _by_wound(tally))
     found.add("where the first error came", _pairs(tally.first_errors, "stage", "error", "files"))
     found.add("every call", _pairs(tally.by_stage, "stage", "outcome", "calls"))
-    found.add("bounds", [{"slowest file, s": tally.slowest_s, "most memory, MiB": tally.most_rss_kib // 1024}])
+    found.add(
+        "bounds",
+        [
+            {
+                "slowest file, s": tally.slowest_s,
+                "most memory, MiB": tally.most_rss_kib // 1024,
+                "files mixed up by shared memory": tally.mixed_by_shared_memory,
+            }
+        ],
+    )
     found.broken = tally.broken
     return found.finish(as_json=options.json)
 
@@ -198,7 +211,12 @@ def _judge(wound: Wound, answer: Answer, tally: Tally) -> None:
         tally.by_wound[wound.where, "refused" if stage == "open" else "named error later"] += 1
     for stage, outcome, count in answer["outcomes"]:
         tally.by_stage[stage, outcome] += count
-    tally.broken += [f"{wound}: {what}" for what in dict.fromkeys(answer["wrong"])]
+    if wound.suffix == "-shm":
+        tally.mixed_by_shared_memory += bool(answer["mixed"])
+        wrong = answer["wrong"]
+    else:
+        wrong = answer["wrong"] + answer["mixed"]
+    tally.broken += [f"{wound}: {what}" for what in dict.fromkeys(wrong)]
     if answer["rss_kib"] > MOST_RSS_KIB >= tally.most_rss_kib:
         tally.broken.append(f"{wound}: the process has grown to {answer['rss_kib'] // 1024} MiB")
     tally.most_rss_kib = max(tally.most_rss_kib, answer["rss_kib"])

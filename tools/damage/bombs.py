@@ -42,7 +42,7 @@ READABLE: Mapping[str, bytes] = {
     "not a number": b"\xcb\x7f\xf8" + b"\0" * 6,
     "infinity": b"\xcb\x7f\xf0" + b"\0" * 6,
     "a list as the key of a map": b"\x81" + b"\x91" * 900 + b"\xc0\x01",
-    "text that steers a terminal": b"\xb0\x1b[2J\x1b]0;x\x07\xe2\x80\xae\xc2\x9b",
+    "text that steers a terminal": b"\xaf\x1b[2J\x1b]0;x\x07\xe2\x80\xae\xc2\x9b",
 }
 VERSION = b"\x01"
 """The version byte that a queue writes before a payload or a result."""

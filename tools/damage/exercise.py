@@ -59,6 +59,8 @@ class Answer(TypedDict):
     """Stage, outcome (`worked` or the name of an error) and how often it came."""
     wrong: list[str]
     """What was not allowed."""
+    mixed: list[str]
+    """Jobs that were in two hands, and payloads that were another job's."""
     first_error: tuple[str, str] | None
     """The stage and the name of the first error that concerns more than one job; `None` when there was none."""
     has_opened: bool
@@ -72,6 +74,7 @@ class Exercise:
     def __init__(self, path: Path, twin: Path, payloads: Mapping[str, int], wall_us: int) -> None:
         self._outcomes: Counter[tuple[str, str]] = Counter()
         self._wrong: list[str] = []
+        self._mixed: list[str] = []
         self._first_error: tuple[str, str] | None = None
         self._has_opened = False
         self._path = path
@@ -97,6 +100,7 @@ class Exercise:
         return Answer(
             outcomes=[(*key, count) for key, count in self._outcomes.items()],
             wrong=self._wrong,
+            mixed=self._mixed,
             first_error=self._first_error,
             has_opened=self._has_opened,
             rss_kib=rss_kib,
@@ -232,7 +236,7 @@ class Exercise:
         for lease in leases:
             job_id = str(lease.job_id)
             if job_id in self._in_hand:
-                self._wrong.append(f"{stage}: job {job_id} was handed out twice")
+                self._mixed.append(f"{stage}: job {job_id} was handed out twice")
             self._in_hand[job_id] = lease.lease_generation
             self._judge_payload(stage, job_id, self._try("record", getattr, lease, "payload"))
         return leases
@@ -253,7 +257,7 @@ class Exercise:
             and number in self._numbers
             and _is_whole(value)
         ):
-            self._wrong.append(f"{stage}: job {job_id} has the payload of another one ({number} instead of {own})")
+            self._mixed.append(f"{stage}: job {job_id} has the payload of another one ({number} instead of {own})")
 
     # --- the command
 
