@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import warnings
+from typing import cast
 
 import apsw
 
@@ -86,7 +87,7 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
     if is_absent:  # by name: opening the file here would drop SQLite's locks (DESIGN §3)
         os.chmod(place.path, place.mode)
     try:
-        _make_ready(connection, place, clock, create=create)
+        _make_ready(connection, place, clock, create=create, is_whole=not has_log)
         connection.execute("BEGIN")
         connection.execute(SQL.settings_version).fetchall()
         channel.tripwire.arm()
@@ -118,13 +119,18 @@ def refuse_cut_off(path: str) -> None:
         raise NotAQueue(path, "it is not an SQLite database")
 
 
-def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, create: bool) -> None:
-    """Make a new file a queue, or make sure that it is one; only then is anything about it changed."""
+def _make_ready(connection: apsw.Connection, place: Place, clock: Clock, *, create: bool, is_whole: bool) -> None:
+    """Make a new file a queue, or make sure that it is one; only then is anything about it changed.
+
+    `is_whole` tells that no log has a part of it: SQLite itself takes a last page that is cut off for a whole one.
+    """
     if schema.is_new(connection, place.path):
         if not create:
             raise NotAQueue(place.path, "it is empty")
         schema.create(connection, place.path, clock)
     schema.check(connection, place.path)
+    if is_whole and size_of(place.path) % cast("int", connections.pragma(connection, "page_size")):
+        raise StorageCorrupt(f"{place.path} is damaged: it ends in the middle of a page")
     connections.use_wal(connection, place.path)
     connections.pragma(connection, "synchronous = FULL")
     _notice_boot(connection, place, clock)
