@@ -263,7 +263,7 @@ class Exercise:
 
     def _commands(self) -> None:
         first, second, *_ = self._payloads
-        for arguments, stdin in _command_lines(first, second):
+        for arguments, stdin in _command_lines(first, second, self._twin.with_name("copy")):
             self._command(arguments, stdin)
 
     def _command(self, arguments: list[str], stdin: str) -> None:
@@ -365,7 +365,7 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, dict) and value.keys() == {"n", "pad"} and set(str(value["pad"])) <= {"x"}
 
 
-def _command_lines(first: str, second: str) -> list[tuple[list[str], str]]:
+def _command_lines(first: str, second: str, copy: Path) -> list[tuple[list[str], str]]:
     """Return what is run of the command: every command, with what it reads from standard input."""
     lines = [
         "stats --all-scopes",
@@ -384,6 +384,12 @@ def _command_lines(first: str, second: str) -> list[tuple[list[str], str]]:
         "settings unset lease_ttl",
         "maintain --once",
         "init",
+        "doctor",
+        "doctor --json",
+        "doctor --fix",
+        f"backup {copy}",
+        f"restore {copy} --overwrite",
+        "stats",
     ]
     return [*((line.split(), "") for line in lines), (["enqueue", "tick", "--lines"], '{"n": -1}\n2\n')]
 
