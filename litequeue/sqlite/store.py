@@ -7,6 +7,7 @@ Leaves out: the life of the connections (`handle`) and what is done inside a tra
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import platform
@@ -21,7 +22,7 @@ import apsw
 from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, UsageError
 from litequeue.lease import Fence, Lease
-from litequeue.sqlite import authority, opening, schema, settling
+from litequeue.sqlite import authority, opening, schema, settling, tail
 from litequeue.sqlite.connection import CHECKPOINT_PAGES, pragma
 from litequeue.sqlite.context import Context, Stage, SyncNeeded
 from litequeue.sqlite.failures import meaning, translate
@@ -62,6 +63,7 @@ class Store:
         self._synchronous = ""
         self._wal_pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
+        self._may_come_back = False
         self._is_guarding = False
         self._has_altered = False
         self._handle = Handle(place, clock, busy_timeout, equip=self._equip, start_afresh=self._start_afresh)
@@ -150,6 +152,7 @@ class Store:
         self._wal_pages = 0
         context.connection.execute("COMMIT")
         context.stage = Stage.COMMITTED
+        self._may_come_back = False
         self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
         self._writer.agreement.committed(context.connection, context.settings)
         self._remember(context)
@@ -170,8 +173,8 @@ class Store:
 
         Rolls back what was not committed, so that its leases are void, and lets the next one in. An interrupt after the
         commit gets a note that says so. `context` is `None` when `begin` has not returned one. Returns what is to be
-        raised: `OutcomeUnknown` when the commit itself failed in a way that leaves open whether it happened, the error
-        of this package that says the same, or `exc`.
+        raised: `OutcomeUnknown` when the commit itself failed and may still come back (`tail`), the error of this
+        package that says the same, or `exc`.
         """
         try:
             is_mine = self._writer.is_mine()
@@ -186,9 +189,12 @@ class Store:
             if context is not None:
                 context.void_leases()
             was_open = is_mine and self._roll_back()
-            is_committing = context is not None and context.stage is Stage.COMMITTING
-            if is_committing and isinstance(exc, apsw.IOError) and not was_open:
-                return OutcomeUnknown(f"the commit to {self.place.path} failed ({exc}): it may or may not survive")
+            is_committing = context is not None and context.stage is Stage.COMMITTING and not was_open
+            if context is not None and is_committing and isinstance(exc, apsw.Error):
+                self._synchronous = ""
+                self._may_come_back = not tail.is_dead(context.connection, self.place.path)
+                if self._may_come_back:
+                    return OutcomeUnknown(f"the commit to {self.place.path} failed ({exc}): it may or may not survive")
             return self.translated(exc)
         finally:
             try:
@@ -222,6 +228,7 @@ class Store:
         """
         deadline = self._handle.deadline()
         self._reader.refuse_inside()
+        self._decide()
         try:
             self._reader.take(deadline)
             connection = self._handle.ready(self._reader, deadline)
@@ -255,6 +262,10 @@ class Store:
         self._writer.refuse_inside()
 
     # --- upkeep of the file
+
+    def is_short_of_room(self) -> bool:
+        """Whether the disk has so little room that what the file does not need should go back to it."""
+        return self._room.is_short()
 
     def checkpoint(self, truncate_bytes: int) -> int:
         """Copy the write-ahead log back, and cut it when it is larger than this; return the pages it still has.
@@ -316,6 +327,15 @@ class Store:
             return self._wal_pages > 0 or not (isinstance(exc, apsw.Error) or context.connection.in_transaction)
         return context.stage is Stage.COMMITTED
 
+    def _decide(self) -> None:
+        """Before a look-up, end what an unknown outcome left open, so that what is told now stays true.
+
+        While the disk still fails, or another thread writes, what is told is what everyone sees at present.
+        """
+        if self._may_come_back and not self.is_mine():
+            with contextlib.suppress(LiteQueueError):
+                self.write(lambda context: context.write(SQL.settings_changed, ()), durable=True)
+
     def _refuse_inherited(self, context: Context) -> None:
         if context.epoch != self._epoch:
             raise UsageError("this process was forked inside this transaction: only its parent can end it")
@@ -365,6 +385,7 @@ class Store:
 
     def _start_afresh(self) -> None:
         self._epoch += 1
+        self._may_come_back = False
         self._context = None
         self._is_guarding = False
         self._presence.close()
