@@ -224,7 +224,11 @@ class Queue(Verbs):
         )
 
     def prune(self) -> int:
-        """Remove every finished job whose retention is over; return how many (V11)."""
+        """Remove every finished job whose retention is over; return how many (V11).
+
+        The room that they leave in the file is used again. When the disk is short of room it is given back, or a file
+        that has grown up to the reserve would refuse jobs for ever (contract §6); `checkpoint_wal` then cuts the file.
+        """
         self._store.refuse_inside()
         removed = 0
         after = None
@@ -234,7 +238,10 @@ class Queue(Verbs):
                 removed += self._do(partial(upkeep.prune, found=found.rows), durable=False)
             after = found.after
             if after is None:
-                return removed
+                break
+        if self._store.is_short_of_room():
+            self._in_steps(upkeep.has_unused, upkeep.shrink)
+        return removed
 
     def pull_in(self) -> int:
         """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
@@ -267,12 +274,12 @@ class Queue(Verbs):
         return backing_up.back_up(self._store.place, self._store.clock, target, overwrite=overwrite, progress=progress)
 
     def checkpoint_wal(self) -> int:
-        """Copy the write-ahead log back into the file; cut it when it has grown beyond 64 MiB.
+        """Copy the write-ahead log back into the file; cut it beyond 64 MiB, or when the disk is short of room.
 
         Returns the pages that are left in it, because a reader still needs them or has kept it from being cut.
         """
         self._store.refuse_inside()
-        return self._store.checkpoint(WAL_TRUNCATE_BYTES)
+        return self._store.checkpoint(0 if self._store.is_short_of_room() else WAL_TRUNCATE_BYTES)
 
     def reaper_interval(self) -> float:
         """Return the setting of that name: the pause between two passes of maintenance, in seconds."""

@@ -80,6 +80,10 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
     """
     for job in jobs:
         check_size(context, job.payload, f"the payload of {job.kind}")
+    named = [job for job in jobs if job.job_id is not None or job.idempotency_key is not None]
+    named_bytes = sum(len(job.payload) for job in named)
+    if len(named) < len(jobs):  # before anything is written: a large batch fills the disk before it is committed
+        _check_reserve(context, sum(len(job.payload) for job in jobs) - named_bytes)
     changes = context.connection.total_changes()
     fresh_ids = new_job_ids(context.now, len(jobs))
     results: list[Enqueued] = []
@@ -94,7 +98,9 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
             results.append(_enqueue_named(context, job, job.job_id or fresh_id))
     insert(context, plain)
     if context.connection.total_changes() > changes:
-        _check_room(context, sum(len(job.payload) for job in jobs))
+        if named:  # they may have been there already, and a repetition is answered on a full disk too
+            _check_reserve(context, named_bytes)
+        _check_max_bytes(context)
     return results
 
 
@@ -109,13 +115,16 @@ def check_size(context: Context, encoded: bytes, what: str) -> None:
         raise PayloadError(f"{what} has {len(encoded):,} bytes encoded; max_payload allows {most:,}")
 
 
-def _check_room(context: Context, stored_bytes: int) -> None:
-    """Hold what has just been written, and is not committed yet, against the limits; what raises is rolled back."""
-    left = context.room.left_bytes()
-    if left is not None and stored_bytes > left:
+def _check_reserve(context: Context, payload_bytes: int) -> None:
+    """Make sure that there is room on the disk: in the log now, and in the file when the log is copied back."""
+    if not context.room.take(2 * payload_bytes):
         raise QueueFull(
-            f"{stored_bytes:,} bytes more would touch the {FREE_SPACE_RESERVE_BYTES:,} kept free on the disk"
+            f"{payload_bytes:,} bytes more would touch the {FREE_SPACE_RESERVE_BYTES:,} kept free on the disk"
         )
+
+
+def _check_max_bytes(context: Context) -> None:
+    """Hold what has just been written, and is not committed yet, against the limit; what raises is rolled back."""
     most = context.settings.max_bytes
     if most is not None:
         used: int = context.all(SQL.pages_used)[0][0]

@@ -100,13 +100,23 @@ class Room:
         self._asked_at = -1.0
         self._free: int | None = None
 
-    def left_bytes(self) -> int | None:
-        """Return what may still be enqueued before the reserve is touched, or `None` when that cannot be known."""
+    def take(self, size_bytes: int) -> bool:
+        """Set room for so much aside until the disk is asked again; tell whether the reserve stays whole."""
         moment = time.monotonic()
         if moment - self._asked_at > _ASK_EVERY_S or self._asked_at < 0:
             self._free = free_bytes(self._folder)
             self._asked_at = moment
-        return None if self._free is None else self._free - FREE_SPACE_RESERVE_BYTES
+        if self._free is None:
+            return True
+        if size_bytes > self._free - FREE_SPACE_RESERVE_BYTES:
+            return False
+        self._free -= size_bytes
+        return True
+
+    def is_short(self) -> bool:
+        """Whether so little is free that what the file does not need should go back to the disk."""
+        free = free_bytes(self._folder)
+        return free is not None and free < 2 * FREE_SPACE_RESERVE_BYTES
 
 
 def _unescaped(field: str) -> str:

@@ -137,6 +137,10 @@ DELETE FROM litequeue_rerun WHERE job_id = ?;
 SELECT (page_count - freelist_count) * page_size
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size;
 
+-- name: unused_pages
+-- Pages that deleted jobs have left for reuse.
+SELECT freelist_count FROM pragma_freelist_count;
+
 -- ## Lease
 
 -- name: heads

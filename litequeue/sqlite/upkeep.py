@@ -24,6 +24,8 @@ from litequeue.sqlite.statements import SQL
 
 STEP = 100
 """Jobs moved in one transaction: about two milliseconds under the lock."""
+SHRINK_PAGES = 256
+"""Pages given back in one transaction; each may move another one, so it is about as much as a large batch."""
 LOOK = 1000
 """Finished jobs looked at in one step of pruning, without the lock."""
 
@@ -176,6 +178,22 @@ def prune(context: Context, found: list[Row]) -> int:
     over = [row for row in rows if _is_over(context, row)]
     moves.remove(context, over)
     return len(over)
+
+
+def shrink(context: Context) -> int:
+    """Give up to `SHRINK_PAGES` unused pages back; return how many. The file gets shorter when the log is copied back.
+
+    A file that was another application's first may not be able to (its `auto_vacuum`), and keeps them for itself.
+    """
+    before: int = context.all(SQL.unused_pages)[0][0]
+    context.connection.execute(f"PRAGMA incremental_vacuum({SHRINK_PAGES})").fetchall()
+    after: int = context.all(SQL.unused_pages)[0][0]
+    return before - after
+
+
+def has_unused(reader: Reader) -> bool:
+    """Tell whether `shrink` may find something."""
+    return bool(reader.all(SQL.unused_pages)[0][0])
 
 
 def _last_event_at(reader: Reader, row: Row) -> int:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import litequeue
-from litequeue import JobState, NewJob, QueueFull
+from litequeue import Enqueued, JobState, NewJob, QueueFull
 from litequeue.sqlite import filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from litequeue import Queue
 
@@ -117,10 +117,48 @@ def test_the_reserve_stops_enqueue_and_nothing_else(queue: Queue, space: Space) 
     queue.retry(first.job_id)
     queue.set("max_attempts", 3)
     assert queue.stats().counts[JobState.PENDING] == 2
-    space.free = RESERVE + 100_000
+    space.free = RESERVE + 200_000  # a payload wants room twice: in the log, and in the file
     queue.enqueue("accepted", "x" * 50_000)
     with pytest.raises(QueueFull):
         queue.enqueue("too large for what is left", "x" * 150_000)
+
+
+def test_a_batch_without_room_is_refused_before_it_is_written(queue: Queue, space: Space) -> None:
+    """Written first and then refused, it would have filled the disk with its log (§6 "QueueFull")."""
+    queue.enqueue("first")
+    log = Path(f"{queue.path}-wal")
+    before = log.stat().st_size
+    space.free = RESERVE + 4_000_000
+    with pytest.raises(QueueFull):
+        queue.enqueue_many(NewJob("refused", "x" * 900_000) for _ in range(6))
+    assert log.stat().st_size == before
+
+
+def test_a_repetition_is_answered_without_any_room(queue: Queue, space: Space) -> None:
+    """Nothing is stored for a job that is there already (V1, V2, §6)."""
+    first = queue.enqueue("work", idempotency_key="k")
+    space.free = 0
+    assert queue.enqueue("work", idempotency_key="k") == Enqueued(first.job_id, created=False)
+    with pytest.raises(QueueFull):
+        queue.enqueue("work", idempotency_key="another")
+
+
+def test_pruning_gives_room_back_to_a_disk_that_is_short_of_it(queue: Queue, space: Space) -> None:
+    """A file that has grown up to the reserve would refuse jobs for ever, however few it holds (§6, V11)."""
+    queue.set("completed_retention", 0)
+    queue.enqueue_many(NewJob("work", "x" * 20_000) for _ in range(100))
+    queue.complete_many(queue.lease_many(100))
+    queue.checkpoint_wal()
+    unused = queue.stats()
+    assert unused.free_bytes > 1_000_000, "with room on the disk the pages are kept for reuse"
+    assert queue.prune() == 0
+    assert queue.stats().free_bytes == unused.free_bytes
+    space.free = RESERVE
+    queue.prune()
+    assert queue.checkpoint_wal() == 0
+    assert queue.stats().free_bytes == 0
+    assert Path(queue.path).stat().st_size < unused.file_bytes - 1_000_000
+    assert Path(f"{queue.path}-wal").stat().st_size == 0, "the log's room goes back as well"
 
 
 def test_a_follower_that_finds_no_room_leaves_the_lease_held(queue: Queue, space: Space) -> None:

@@ -53,7 +53,7 @@ def test_a_verdict_is_by_the_whole_name(kind: str | None, verdict: str) -> None:
 
 
 def test_room_is_asked_for_at_most_ten_times_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left is what is free less the reserve; where nobody tells, it is not known (§6 `QueueFull`)."""
+    """There is what is free less the reserve and less what was taken since; no answer is no limit (§6 `QueueFull`)."""
     moment = 5.0
     free: int | None = filesystem.FREE_SPACE_RESERVE_BYTES + 7
     asked = []
@@ -65,16 +65,28 @@ def test_room_is_asked_for_at_most_ten_times_a_second(tmp_path: Path, monkeypatc
     monkeypatch.setattr(filesystem, "free_bytes", answer)
     monkeypatch.setattr(filesystem, "time", SimpleNamespace(monotonic=lambda: moment))
     room = filesystem.Room(str(tmp_path))
-    assert room.left_bytes() == 7
+    assert not room.take(8)
+    assert room.take(4)
+    assert not room.take(4), "what was taken since the disk was asked is gone"
     free = 0
     moment += 0.0999
-    assert room.left_bytes() == 7
+    assert room.take(3)
     moment += 0.001
-    assert room.left_bytes() == -filesystem.FREE_SPACE_RESERVE_BYTES
+    assert not room.take(0)
     free = None
     moment += 0.2
-    assert room.left_bytes() is None
+    assert room.take(2**60)
     assert asked == [str(tmp_path)] * 3
+
+
+def test_room_is_short_when_less_than_twice_the_reserve_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then a file gives back what it does not need; where nobody tells, it keeps it (§6 `QueueFull`)."""
+    room = filesystem.Room(str(tmp_path))
+    for free, is_short in ((2 * filesystem.FREE_SPACE_RESERVE_BYTES, False), (0, True), (None, False)):
+        monkeypatch.setattr(filesystem, "free_bytes", lambda _, free=free: free)
+        assert room.is_short() is is_short
 
 
 def test_the_free_space_of_a_folder_is_that_of_an_ordinary_user(tmp_path: Path) -> None:
