@@ -1,166 +1,108 @@
-"""The disk is full, or fails, at any write or sync of a verb: whoever asked hears the truth, and the next verb works.
+"""The disk is full, or fails: whoever asked hears the truth, what failed never comes back, and the next verb works.
 
-A shim under SQLite (a VFS of apsw, the default one of a child process) lets n writes or syncs pass and fails the later
-ones. Each verb is tried with a failure at its first, second, third … operation.
+The harness `tools/iofaults.py` fails every operation of every verb; here is its short form with its negative controls,
+and, with processes that are killed in earnest, what it stands for.
 """
 
 from __future__ import annotations
 
-import itertools
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 
 import litequeue
-from litequeue import JobState, LiteQueueError, NewJob, OutcomeUnknown, QueueFull, UsageError
+from harness.failing import KINDS, Disk, Fault
+from litequeue import JobState, LiteQueueError, NewJob, QueueFull, UsageError
 from litequeue.sqlite import filesystem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
-    from litequeue import Lease, Queue
+    from litequeue import Lease
     from tests.faults.children import Children, Parent
 
 pytestmark = pytest.mark.slow
 
-
-class Disk(apsw.VFS):
-    """The ordinary file system, until it is told to fail."""
-
-    def __init__(self) -> None:
-        self.left: int | None = None
-        """How many operations of the watched sort still succeed; `None`: all."""
-        self.sort = ""
-        self.failures = 0
-        super().__init__("failing", "unix", makedefault=True)
-
-    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802 - apsw's name
-        """Open a file of ours."""
-        return File(self, name, flags)
-
-    def check(self, sort: str) -> None:
-        """Let an operation of this sort pass, or fail."""
-        if self.left is None or (sort == "sync") != (self.sort == "sync error"):
-            return
-        if self.left > 0:
-            self.left -= 1
-            return
-        self.failures += 1
-        match self.sort:
-            case "full":
-                raise apsw.FullError
-            case _:
-                raise apsw.IOError
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "iofaults.py"
 
 
-class File(apsw.VFSFile):
-    """A file whose writes and syncs may fail."""
-
-    def __init__(self, disk: Disk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
-        self._disk = disk
-        super().__init__("unix", name, flags)
-
-    def xWrite(self, data: bytes, offset: int) -> None:  # noqa: N802 - apsw's name
-        """Write."""
-        self._disk.check("write")
-        super().xWrite(data, offset)
-
-    def xSync(self, flags: int) -> None:  # noqa: N802 - apsw's name
-        """Sync."""
-        self._disk.check("sync")
-        super().xSync(flags)
+def _harness(*arguments: str) -> tuple[int, dict[str, object]]:
+    """Run the harness; return its exit status and what it found."""
+    command = [sys.executable, str(TOOL), "--json", "--processes", "1", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=110)
+    assert done.returncode in (0, 1), done.stderr
+    found: dict[str, object] = json.loads(done.stdout)
+    return done.returncode, found
 
 
-def _prepare(queue: Queue) -> dict[str, tuple[Callable[[], object], Callable[[Queue], bool]]]:
-    """Return each verb, ready to be called, with the question whether it has been done."""
-    taken = queue.enqueue("taken").job_id
-    lease = queue.lease_next(["taken"])
-    assert lease is not None
-    ready = queue.enqueue("ready").job_id
-
-    def has_new(other: Queue) -> bool:
-        return bool(other.list(kind="new"))
-
-    def transact() -> None:
-        with queue.transaction() as tx:
-            tx.execute("CREATE TABLE mine (a)")
-            tx.enqueue("new", "x" * 3000)
-
-    return {
-        "enqueue": (lambda: queue.enqueue("new"), has_new),
-        "enqueue_many": (lambda: queue.enqueue_many(NewJob("new", "x" * 3000) for _ in range(4)), has_new),
-        "transaction": (transact, has_new),
-        "lease_next": (lambda: queue.lease_next(["ready"]), lambda other: other.get(ready).state is JobState.LEASED),
-        "complete": (lease.complete, lambda other: other.get(taken).state is JobState.COMPLETED),
-        "cancel": (lambda: queue.cancel(ready), lambda other: other.get(ready).state is JobState.CANCELLED),
-    }
+def test_no_promise_breaks_at_a_sample_of_all_fault_points() -> None:
+    """What raised did nothing, or says so; errors are the documented ones; handle and file go on (G2, G11, §6)."""
+    status, found = _harness("--points", "90", "--limits", "large batch in a quota")
+    assert (status, found["broken"]) == (0, [])
+    tables = found["tables"]
+    assert isinstance(tables, dict)
+    by_kind, room = tables["answers by kind of fault"], tables["room: a queue worked off at its limit"]
+    assert sum(row["points"] for row in by_kind) >= 80
+    assert {"answered", "CannotOpen", "QueueFull", "StorageLost"} <= by_kind[0].keys()
+    assert room[0]["refused jobs"] > 0
+    assert room[0]["acknowledged"] > 50
 
 
-def _fail_at(nth: int, disk: Disk, path: str, verb: str, sort: str) -> tuple[Exception | None, bool, list[str]]:
-    """Fail a verb after `nth` operations, in a fresh file; return its error, whether it failed, and what is wrong."""
-    queue = litequeue.open(path, durability="full")
-    work, is_done = _prepare(queue)[verb]
-    disk.left, disk.sort, disk.failures = nth, sort, 0
-    error: Exception | None = None
-    try:
-        work()
-    except Exception as exc:  # noqa: BLE001 - told to the test
-        error = exc
-    disk.left = None
-    wrong: list[str] = []
-    with litequeue.open(path) as other:
-        done = is_done(other)
-    if error is None and not done:
-        wrong.append("acknowledged, and not there")
-    if error is not None and done and not isinstance(error, OutcomeUnknown):
-        wrong.append(f"{error!r}, and it was done")
-    try:
-        if not done:
-            work()
-        queue.enqueue("afterwards")
-        with litequeue.open(path) as other, other.transaction() as tx:
-            if not is_done(other) or not other.list(kind="afterwards"):
-                wrong.append("not what was acknowledged afterwards")
-            if tx.execute("PRAGMA integrity_check") != [("ok",)]:
-                wrong.append("damaged")
-        queue.close()
-    except LiteQueueError as exc:
-        wrong.append(f"afterwards {exc!r}")
-    return error, disk.failures > 0, wrong
+@pytest.mark.parametrize(
+    ("control", "arguments"),
+    [
+        ("swallowed-error", ["--seed", "1", "--points", "12", "--verbs", "complete", "--limits"]),
+        ("blind-undo", ["--seed", "1", "--points", "40", "--verbs", "extend on", "--limits"]),
+        ("no-reserve", ["--points", "0", "--limits", "reserve of a quota"]),
+    ],
+)
+def test_the_harness_sees_a_sabotage(control: str, arguments: list[str]) -> None:
+    """A run that cannot fail proves nothing."""
+    status, found = _harness("--control", control, *arguments)
+    assert status == 1
+    assert found["broken"]
 
 
-def _fail_everywhere(parent: Parent, path: str, verb: str, sort: str) -> None:
-    """Fail each operation of a verb, one after the other; tell what was wrong and what was raised."""
+def _fail_a_sync(parent: Parent, path: str, for_good: bool) -> None:
+    """Let the sync of a commit fail; tell what was raised, and what a look-up says; then wait to be killed."""
     disk = Disk()
-    all_wrong: list[str] = []
-    raised: list[str] = []
-    for nth in itertools.count():
-        error, failed, wrong = _fail_at(nth, disk, f"{path}{nth}", verb, sort)
-        if not failed:
-            break
-        all_wrong += [f"{nth}: {one}" for one in wrong]
-        raised.append(type(error).__name__)
-    parent.result({"wrong": all_wrong, "raised": raised})
-    os._exit(0)
+    queue = litequeue.open(path)
+    queue.enqueue("first")
+    disk.arm(Fault(KINDS["fsync"], 0, for_good))
+    said = ""
+    try:
+        queue.enqueue("failed")
+    except LiteQueueError as exc:
+        said = type(exc).__name__
+    disk.disarm()
+    parent.say(said)
+    if parent.hear() == "look":
+        parent.say(" ".join(job.kind for job in queue.list()))
+        parent.hear()
 
 
-@pytest.mark.parametrize("verb", ["enqueue", "enqueue_many", "transaction", "lease_next", "complete", "cancel"])
-@pytest.mark.parametrize("sort", ["full", "write error", "sync error"])
-def test_a_verb_whose_disk_fails_tells_the_truth_and_the_next_one_works(
-    path: str, processes: Children, verb: str, sort: str
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_commit_whose_sync_failed_does_not_come_back_after_its_error_said_so(
+    path: str, processes: Children, for_good: bool
 ) -> None:
-    """What raised did nothing, or is `OutcomeUnknown`; a full disk is `QueueFull`; the handle works on (G11, §6)."""
-    found = processes.run(_fail_everywhere, path, verb, sort)
-    assert isinstance(found, dict)
-    assert found["wrong"] == []
-    allowed = {"full": {"QueueFull"}, "write error": {"StorageLost", "OutcomeUnknown"}}
-    assert set(found["raised"]) <= allowed.get(sort, {"StorageLost", "OutcomeUnknown"})
-    assert len(found["raised"]) >= (1 if sort == "sync error" else 3), "the verb was failed at each of its operations"
+    """Its frames lie whole in the log, where the recovery after a `kill -9` would find them (G11).
+
+    Where the disk lets nobody write over them, the outcome is unknown, and a look-up settles it.
+    """
+    child = processes.start(_fail_a_sync, path, for_good)
+    assert child.hear() == ("OutcomeUnknown" if for_good else "StorageLost")
+    if for_good:
+        child.say("look")
+        assert child.hear() == "first"
+    child.kill()
+    with litequeue.open(path) as queue:
+        assert [job.kind for job in queue.list()] == ["first"]
 
 
 def _fill_inside(parent: Parent, path: str) -> None:
@@ -184,10 +126,10 @@ def _fill_inside(parent: Parent, path: str) -> None:
             leases.extend(tx.lease_many(1))
             tx.execute("CREATE TABLE mine (a)")
             tx.execute("PRAGMA cache_spill")  # a small cache spills to the log before COMMIT
-            disk.left, disk.sort = 0, "full"
+            disk.arm(Fault(KINDS["full"], 0, for_good=True))
             verb(lambda: tx.enqueue_many(NewJob("new", os.urandom(100_000)) for _ in range(60)))
             verb(lambda: tx.enqueue("new"))
-            disk.left = None
+            disk.disarm()
             verb(lambda: tx.enqueue("new"))
 
     verb(transact)
