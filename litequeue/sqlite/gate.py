@@ -1,9 +1,10 @@
 """The write gate: a fair turn for every process that writes, checkpoints, opens or closes the file.
 
 SQLite's own waiting starves some waiters for seconds; an advisory lock on a sidecar file, tried every 0.3 ms, does not
-(DESIGN §3). It also keeps an intruding SQLite of the same process from dropping our locks unseen. Invariant:
-correctness never rests on the gate, only on SQLite's lock: after a second of waiting, or where `fcntl` does not exist,
-the caller goes on without it. Owns the sidecar's descriptor; a forked child drops it and opens its own.
+(DESIGN §3). It also stands in for SQLite's locks where something in the process that has them has dropped them unseen.
+Invariant: as long as SQLite's locks hold, correctness does not rest on the gate: after a second of waiting, or where
+`fcntl` does not exist, the caller goes on without it; who wants to write should first ask whether whoever has the turn
+is at work. Owns the sidecar's descriptor; a forked child drops it and opens its own.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ except ImportError:  # Windows
 
 _RETRY_S = 0.0003
 _LONGEST_WAIT_S = 1.0
+_LOCKS = "/proc/locks"
+_NOT_AT_WORK = frozenset("TtZXx")
+"""States of a process in `/proc/PID/stat`: stopped, traced, dead."""
 
 
 class Gate:
@@ -54,6 +58,22 @@ class Gate:
             else:
                 return True
 
+    def share(self) -> None:
+        """Keep the turn for what is no transaction: a writer that has waited for long may go on beside it."""
+        if self._descriptor is not None and fcntl is not None:
+            with contextlib.suppress(BlockingIOError):  # the kernel lets another one in between; no harm
+                fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+    def is_had_by_one_at_work(self) -> bool:
+        """Tell whether a running process has the turn, to write, and will end it by itself; after a wait in vain.
+
+        A stopped one may keep it for ever. Where the platform does not tell, nobody is known to be at work.
+        """
+        if self._descriptor is None:
+            return False
+        inode = os.fstat(self._descriptor).st_ino
+        return any(_is_at_work(pid) for pid in _holders(inode))
+
     def leave(self) -> None:
         """End the turn; without one this does nothing."""
         if self._descriptor is not None and fcntl is not None:
@@ -75,6 +95,26 @@ class Gate:
         if self._descriptor is None:
             self._descriptor = open_sidecar(self._path, self._mode)
         return self._descriptor
+
+
+def _holders(inode: int) -> list[int]:
+    """Return who has a file as a whole to itself. Source: proc(5); in a container only its own processes are there."""
+    try:
+        with open(_LOCKS, encoding="ascii") as table:
+            rows = [line.split() for line in table]
+    except OSError:
+        return []
+    own = [row for row in rows if row[1] == "FLOCK" and row[3] == "WRITE"]
+    return [int(row[4]) for row in own if row[5].rpartition(":")[2] == str(inode)]
+
+
+def _is_at_work(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as told:
+            state = told.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in _NOT_AT_WORK
 
 
 def open_sidecar(path: str, mode: int, *, create: bool = True) -> int:

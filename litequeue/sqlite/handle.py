@@ -136,6 +136,21 @@ class Handle:
         """
         self._enter(self.gate, deadline)
 
+    def enter_gate_to_write(self, deadline: float) -> None:
+        """Wait for this handle's turn, and go on without it only when nobody is known to be at work.
+
+        SQLite's own lock is not enough here. A: begins a transaction, and does not end it within a second. Something in
+        A opens and closes the file, which drops A's locks. B: waits a second for the gate, begins, and commits. A:
+        commits over what B was told is stored.
+
+        Raises:
+            QueueBusy: another process was at work until the deadline.
+            CannotOpen, StorageLost: the sidecar cannot be opened.
+        """
+        while not self._enter(self.gate, deadline) and self.gate.is_had_by_one_at_work():
+            if time.monotonic() >= deadline:
+                raise QueueBusy(f"the write lock of {self.place.path} was not had within {self.timeout_s:g} s")
+
     def verify(self, channel: Channel, parts: tuple[int, ...], *, committed: bool = False) -> None:
         """Make sure that the file and those beside it are still the ones that were opened.
 
@@ -233,6 +248,7 @@ class Handle:
         with self._opening:
             try:
                 self._enter(gate, deadline)
+                gate.share()
                 self._open_channels(create=create, deadline=deadline)
             except NotAQueue:
                 if not has_sidecar:
@@ -298,9 +314,9 @@ class Handle:
             channel.connection = None
         return StorageLost(self._lost_reason, committed=committed)
 
-    def _enter(self, gate: Gate, deadline: float) -> None:
+    def _enter(self, gate: Gate, deadline: float) -> bool:
         try:
-            gate.enter(deadline)
+            return gate.enter(deadline)
         except OSError as exc:
             if self._identity is not None and not os.path.exists(self.place.path):
                 raise self._lost("was removed underneath") from exc
@@ -311,6 +327,7 @@ class Handle:
         try:
             if self._pid == os.getpid() and self._lost_reason is None:
                 self._enter(self.gate, deadline)
+                self.gate.share()
                 self.verify(self.writer, ALL_FILES)
                 anchor.let_go(self.place.path)
                 for channel in (self.reader, self.writer):

@@ -115,7 +115,7 @@ class Store:
         deadline = self._handle.deadline()
         self._writer.take(deadline)
         connection = self._handle.ready(self._writer, deadline)
-        self._handle.enter_gate(deadline)
+        self._handle.enter_gate_to_write(deadline)
         keeps_jobs = durable or self._durability != "enqueue"
         wanted = _FULL if self._durability == "full" or (durable and self._durability == "enqueue") else _NORMAL
         self._writer.patience.deadline = deadline
@@ -278,6 +278,7 @@ class Store:
         try:
             connection = self._handle.ready(self._writer, deadline)
             self._handle.enter_gate(deadline)
+            self._gate.share()
             try:
                 self._handle.verify(self._writer, ALL_FILES)
                 self._writer.patience.deadline = time.monotonic()
@@ -409,6 +410,7 @@ class Store:
 
     def _copy_back(self, connection: apsw.Connection) -> None:
         """Checkpoint after a commit, outside of it, so that its failure is never mistaken for the commit's."""
+        self._gate.share()
         self._writer.patience.deadline = time.monotonic()
         try:
             left = self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)

@@ -16,12 +16,12 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import litequeue
-from litequeue import ANY, JobState, LiteQueueError, UsageError
+from litequeue import ANY, JobState, LiteQueueError, QueueBusy, UsageError
 from litequeue.sqlite import anchor, intruders
 from litequeue.sqlite.gate import Gate
 
@@ -273,6 +273,53 @@ def test_without_the_anchor_an_intruder_takes_an_acknowledged_job_away(tmp_path:
         if outcome.is_silent_loss:
             return
     pytest.fail("nothing was lost: this load proves nothing")
+
+
+def _hold_a_transaction(parent: Parent, path: str) -> list[str]:
+    """Keep a transaction open for as long as the test likes, after something in this process has dropped its locks."""
+    queue = litequeue.open(path)
+    with queue.transaction() as tx:
+        jobs = [tx.enqueue("of the holder").job_id]
+        _open_raw(path)
+        parent.say("held")
+        parent.hear()
+        jobs.append(tx.enqueue("of the holder").job_id)
+    jobs.append(queue.enqueue("of the holder").job_id)
+    return [str(job_id) for job_id in jobs]
+
+
+def _write_beside(parent: Parent, path: str, busy_timeout: float) -> list[str]:
+    """Try to write for so long; then, when the test says so, once more."""
+    queue = litequeue.open(path, busy_timeout=busy_timeout)
+    try:
+        jobs = [queue.enqueue("beside").job_id]
+        parent.say("written")
+    except QueueBusy:
+        jobs = []
+        parent.say("busy")
+    parent.hear()
+    jobs.append(queue.enqueue("beside").job_id)
+    return [str(job_id) for job_id in jobs]
+
+
+@pytest.mark.parametrize("busy_timeout", [0.2, 1.5])
+def test_nobody_writes_into_a_long_transaction_whose_locks_were_dropped(
+    path: str, processes: Children, busy_timeout: float
+) -> None:
+    """However long it takes: the gate is passed by only when its holder does not run; here it is `QueueBusy` (§6, G2).
+
+    Otherwise one of the two would commit over what the other one was told is stored.
+    """
+    holder = processes.start(_hold_a_transaction, path)
+    assert holder.hear() == "held"
+    beside = processes.start(_write_beside, path, busy_timeout)
+    assert beside.hear() == "busy"
+    holder.say("go on")
+    jobs = cast("list[str]", holder.result())
+    beside.say("go on")
+    jobs += cast("list[str]", beside.result())
+    with litequeue.open(path) as queue:
+        assert set(_states(queue)) == set(jobs)
 
 
 def _lose_the_log_and_open_again(_parent: Parent, path: str, when: str) -> list[str]:

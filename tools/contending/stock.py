@@ -28,4 +28,4 @@ def apply(busy_timeout_s: float) -> None:
         return connection
 
     connections.connect = connect
-    Gate.enter = lambda *_: False  # type: ignore[method-assign]
+    Gate.enter = lambda *_: True  # type: ignore[method-assign]
