@@ -69,7 +69,7 @@ class Gate:
 
         A stopped one may keep it for ever. Where the platform does not tell, nobody is known to be at work.
         """
-        if self._descriptor is None:
+        if self._descriptor is None or fcntl is None:
             return False
         inode = os.fstat(self._descriptor).st_ino
         return any(_is_at_work(pid) for pid in _holders(inode))
