@@ -8,7 +8,7 @@ Leaves out: the size limit, which is a setting and so is checked inside the tran
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -41,9 +41,11 @@ def encode(value: object, what: str = "payload") -> bytes:
             or nesting that is too deep; the message says where.
     """
     try:
-        packed: bytes = msgpack.packb(value, datetime=True, default=_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError, BufferError) as exc:
-        raise PayloadError(f"{what} cannot be stored: {_culprit(value) or exc}") from exc
+        packed: bytes = msgpack.packb(value, datetime=True, default=_plain, strict_types=True)
+    except Exception as exc:
+        raise PayloadError(
+            f"{what} cannot be stored: {_culprit_if_any(value) or str(exc) or type(exc).__name__}"
+        ) from exc
     if len(packed) > _MAX_DEPTH and isinstance(value, (list, tuple, dict)) and not _unpacks(packed):
         raise PayloadError(f"{what} cannot be stored: nested too deep")
     return _PREFIX + packed
@@ -199,6 +201,14 @@ def _keep(item: object, done: list[Any]) -> bool:
     return True
 
 
+def _culprit_if_any(whole: object) -> str | None:
+    """Find it, unless an object of the caller's own raises while it is looked at."""
+    try:
+        return _culprit(whole)
+    except Exception:  # noqa: BLE001 - what its methods raise is anything
+        return None
+
+
 def _culprit(whole: object) -> str | None:
     """Find what msgpack refused, once through the value: why, and its place as `$.a[2]`."""
     parts: list[tuple[object, str, int]] = [(whole, "$", 0)]
@@ -230,14 +240,36 @@ def _unpacks(packed: bytes) -> bool:
 
 def _packs(value: object) -> bool:
     try:
-        msgpack.packb(value, datetime=True, default=_plain)
-    except (TypeError, ValueError, OverflowError, RecursionError, BufferError):
+        msgpack.packb(value, datetime=True, default=_plain, strict_types=True)
+    except Exception:  # noqa: BLE001 - what its methods raise is anything
         return False
     return True
 
 
 def _plain(value: object) -> object:
-    """Take a datetime of another class for what it is; msgpack knows its own class only."""
+    """Take a tuple for a list, and an object of a derived class for what it holds, whatever its methods say of it.
+
+    A list that counts its items wrongly would make a record that nobody can read.
+    """
+    for base, held in _HELD:
+        if isinstance(value, base):
+            return held(value)
+    return _plain_datetime(value)
+
+
+_HELD: tuple[tuple[type | tuple[type, ...], Callable[[Any], object]], ...] = (
+    (tuple, lambda value: list(tuple.__iter__(value))),
+    (dict, lambda value: dict(dict.items(value))),
+    (list, lambda value: list(list.__iter__(value))),
+    (str, str.__str__),
+    (int, int.__int__),
+    (float, float.__float__),
+    ((bytes, bytearray), lambda value: bytes(memoryview(value))),
+)
+"""What an object of a class, or of one derived from it, holds; asked of the class itself."""
+
+
+def _plain_datetime(value: object) -> object:
     if type(value) is not datetime and isinstance(value, datetime) and value.utcoffset() is not None:
         return _EPOCH + (value - _EPOCH)
     raise TypeError(f"{type(value).__name__} is no msgpack value")
