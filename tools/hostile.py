@@ -49,7 +49,7 @@ CONTROLS = {
     "writes-beside": "a file beside the queue is written to",
     "crashes": "the process that uses the file dies",
 }
-PATIENCE_S = 20.0
+PATIENCE_S = 90.0
 """How long a trial may take before it counts as a hang; a healthy one takes a third of a second."""
 MOST_RSS_KIB = 400 * 1024
 _TELL_EVERY = 100
