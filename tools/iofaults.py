@@ -44,9 +44,9 @@ CONTROLS = {
     "no-reserve": "enqueue may use the last byte of the disk",
 }
 _DURABILITIES: tuple[Durability, ...] = ("full", "normal")
-_MOST_OPERATIONS = 30
+_MOST_OPERATIONS = 20
 """Of a verb with more of a sort, so many are failed: the first, the last, and some between."""
-_AT_EACH_END = 10
+_AT_EACH_END = 7
 _CHUNK = 20
 
 
