@@ -93,10 +93,11 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
         channel.tripwire.arm()
         connection.execute("COMMIT")
     except BaseException as exc:
-        if has_log:
-            connection.close()
-        else:  # the log and the shared memory that reading has made go again
-            connections.close_last(connection)
+        with contextlib.suppress(apsw.Error):  # on the same bad disk; what is told is what led here
+            if has_log:
+                connection.close()
+            else:  # the log and the shared memory that reading has made go again
+                connections.close_last(connection)
         why = refusal(exc, place.path)
         if why is exc:
             raise
