@@ -17,7 +17,7 @@ import apsw
 import pytest
 
 import litequeue
-from harness.failing import KINDS, Disk, Fault
+from harness.failing import KINDS, Disk, Fault, Sort
 from litequeue import JobState, LiteQueueError, NewJob, QueueFull, UsageError
 from litequeue.sqlite import filesystem
 
@@ -73,8 +73,12 @@ def _fail_a_sync(parent: Parent, path: str, for_good: bool) -> None:
     """Let the sync of a commit fail; tell what was raised, and what a look-up says; then wait to be killed."""
     disk = Disk()
     queue = litequeue.open(path)
+    queue.enqueue("warm")
+    disk.arm(None)
     queue.enqueue("first")
-    disk.arm(Fault(KINDS["fsync"], 0, for_good))
+    assert disk.done[Sort.SYNC] == 1
+    before_the_sync = disk.done.total() - 1  # it is the last thing that an enqueue asks of the disk
+    disk.arm(Fault(KINDS["disk gone"], before_the_sync, for_good))
     said = ""
     try:
         queue.enqueue("failed")
@@ -84,25 +88,33 @@ def _fail_a_sync(parent: Parent, path: str, for_good: bool) -> None:
     parent.say(said)
     if parent.hear() == "look":
         parent.say(" ".join(job.kind for job in queue.list()))
-        parent.hear()
+    parent.hear()
 
 
-@pytest.mark.parametrize("for_good", [False, True])
-def test_a_commit_whose_sync_failed_does_not_come_back_after_its_error_said_so(
-    path: str, processes: Children, for_good: bool
+@pytest.mark.parametrize(
+    ("said", "asked", "survives"),
+    [
+        ("StorageLost", "nothing", False),
+        ("OutcomeUnknown", "look", False),
+        ("OutcomeUnknown", "nothing", True),
+    ],
+)
+def test_a_commit_whose_sync_failed_stays_what_its_caller_was_told(
+    path: str, processes: Children, said: str, asked: str, survives: bool
 ) -> None:
-    """Its frames lie whole in the log, where the recovery after a `kill -9` would find them (G11).
+    """Its frames lie whole in the log, where the recovery after a `kill -9` finds them (G11).
 
-    Where the disk lets nobody write over them, the outcome is unknown, and a look-up settles it.
+    They are written over before an error says that nothing was done. Where the disk lets nobody do that, the outcome is
+    unknown, as the last case shows: nobody saw the job, and it is there. A look-up settles it first.
     """
-    child = processes.start(_fail_a_sync, path, for_good)
-    assert child.hear() == ("OutcomeUnknown" if for_good else "StorageLost")
-    if for_good:
-        child.say("look")
-        assert child.hear() == "first"
+    child = processes.start(_fail_a_sync, path, said == "OutcomeUnknown")
+    assert child.hear() == said
+    child.say(asked)
+    if asked == "look":
+        assert child.hear() == "warm first"
     child.kill()
     with litequeue.open(path) as queue:
-        assert [job.kind for job in queue.list()] == ["first"]
+        assert [job.kind for job in queue.list()] == ["warm", "first", *(["failed"] if survives else [])]
 
 
 def _fill_inside(parent: Parent, path: str) -> None:
