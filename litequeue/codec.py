@@ -166,8 +166,8 @@ def _raw_events(encoded: bytes) -> list[list[Any]]:
 
 def _is_event(item: object) -> bool:
     match item:
-        case [int(), int(code)] | [int(), int(code), str()]:
-            return 0 <= code < len(_TRANSITIONS)
+        case [int(at), int(code)] | [int(at), int(code), str()]:
+            return not (isinstance(at, bool) or isinstance(code, bool)) and 0 <= code < len(_TRANSITIONS)
         case _:
             return False
 

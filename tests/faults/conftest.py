@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +19,16 @@ else:  # the folders of the tests are no packages
     children = importlib.util.module_from_spec(_spec)
     sys.modules[_spec.name] = children
     _spec.loader.exec_module(children)
+
+
+@pytest.fixture(autouse=True)
+def _log() -> Iterator[None]:
+    """Undo what a harness that runs in this process does to the package's log: other tests read it."""
+    log = logging.getLogger("litequeue")
+    level, handlers = log.level, list(log.handlers)
+    yield
+    log.setLevel(level)
+    log.handlers[:] = handlers
 
 
 @pytest.fixture

@@ -203,6 +203,8 @@ UNREADABLE = {
     "a code below zero": b"\x92\x05\xff",
     "a code of another type": b"\x92\x05\xa1x",
     "a time of another type": b"\x92\xa1x\x00",
+    "a truth for a time": b"\x92\xc2\x00",
+    "a truth for a transition": b"\x92\x05\xc3",
     "a detail of another type": b"\x93\x05\x00\x07",
     "bad text": b"\x93\x05\x00\xa1\xff",
     "a good one, then garbage": b"\x92\x05\x00\xc1",
