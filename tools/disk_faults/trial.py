@@ -253,11 +253,12 @@ class _Trial:
             return self._recoveries[key]
         with scratch() as folder:
             path = state.lay_out(folder, image)
-            found = _state(path)  # before the opening, which writes at a boot
-            self.broken += [f"a killed process leaves {what}" for what in state.problems(path)]
+            found: State = {}
             try:
+                found = _state(path)  # before the opening, which writes at a boot
+                self.broken += [f"a killed process leaves {what}" for what in state.problems(path)]
                 litequeue.open(path, clock=self._scene.clock).close()
-            except LiteQueueError as exc:
+            except (LiteQueueError, apsw.Error) as exc:
                 self.broken.append(f"a killed process leaves a file that cannot be opened: {exc!r}")
             self._recoveries[key] = found
             return found
