@@ -96,8 +96,7 @@ def crash() -> Callable[[Queue], None]:
     """Let go of a handle as `kill -9` does: nothing that it holds is released."""
 
     def go(handle: Queue) -> None:
-        handle._store.held.clear()
-        handle._store._holder_id = None
+        handle._store.holdings.start_afresh()
         handle.close()
 
     return go

@@ -1,35 +1,31 @@
-"""The beginning and the end of every transaction on a queue file, and what the handle holds.
+"""The beginning and the end of every transaction on a queue file.
 
 Invariants (DESIGN §3): every write is `BEGIN IMMEDIATE`; one deadline covers the thread lock, the gate and SQLite's
-lock; a checkpoint comes after a commit, never out of it; an exception out of COMMIT tells the truth (contract G11).
-Leaves out: the life of the connections (`handle`) and what is done inside a transaction.
+lock; an exception out of COMMIT tells the truth (contract G11). Leaves out: the life of the connections (`handle`), the
+write-ahead log (`log`), what the handle holds (`holdings`), and what is done inside a transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import platform
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal, TypeVar, cast
-from uuid import UUID
 
 import apsw
 
 from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, UsageError
-from litequeue.lease import Fence, Lease
-from litequeue.sqlite import authority, opening, schema, settling, tail
-from litequeue.sqlite.connection import CHECKPOINT_PAGES, pragma
+from litequeue.sqlite import authority, schema, tail
+from litequeue.sqlite.connection import pragma
 from litequeue.sqlite.context import Context, Stage, SyncNeeded
 from litequeue.sqlite.failures import meaning, translate
 from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.handle import Handle
+from litequeue.sqlite.holdings import Holdings
+from litequeue.sqlite.log import Log
 from litequeue.sqlite.place import Place
-from litequeue.sqlite.presence import Presence
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
@@ -41,8 +37,6 @@ Parameters = Sequence[SQLValue] | Mapping[str, SQLValue]
 Durability = Literal["full", "enqueue", "normal"]
 
 _FULL, _NORMAL = "FULL", "NORMAL"
-_CHECKPOINT_AGAIN_PAGES = 1000
-"""A checkpoint that readers held up is tried again after so many more pages."""
 _log = logging.getLogger("litequeue")
 
 
@@ -52,17 +46,13 @@ class Store:
     def __init__(self, place: Place, durability: Durability, busy_timeout: float, clock: Clock) -> None:
         self.place = place
         self.clock = clock
-        self.held: dict[UUID, Fence] = {}
-        """The leases that this handle took and has not ended; closing must not scan all leases."""
+        self.holdings = Holdings(place)
+        self._log = Log(place.path)
         self._durability = durability
         self._room = Room(place.folder)
-        self._presence = Presence(place)
-        self._holder_id: int | None = None
         self._epoch = 0
         self._context: Context | None = None
         self._synchronous = ""
-        self._wal_pages = 0
-        self._checkpoint_at = CHECKPOINT_PAGES
         self._may_come_back = False
         self._is_guarding = False
         self._has_altered = False
@@ -96,7 +86,7 @@ class Store:
         except BaseException as exc:
             known = self.meaning(self.undo(context, exc))
             if context is not None:
-                self._forget(context.dropped)
+                self.holdings.forget(context.dropped)
             if known is not exc:
                 raise known from exc
             raise
@@ -136,7 +126,12 @@ class Store:
                 raise known from exc
             raise
         self._context = Context(
-            reader, self._epoch, self._holder_id, self._new_holder, self._room, keeps_jobs=keeps_jobs
+            reader,
+            self._epoch,
+            self.holdings.holder_id,
+            self.holdings.new_holder,
+            self._room,
+            keeps_jobs=keeps_jobs,
         )
         return self._context
 
@@ -149,15 +144,14 @@ class Store:
         """
         self._refuse_inherited(context)
         context.stage = Stage.COMMITTING
-        self._wal_pages = 0
+        self._log.expect_commit()
         context.connection.execute("COMMIT")
         context.stage = Stage.COMMITTED
         self._may_come_back = False
         self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
         self._writer.agreement.committed(context.connection, context.settings)
         self._remember(context)
-        if self._wal_pages >= self._checkpoint_at:
-            self._copy_back(context.connection)
+        self._log.copy_back_if_due(context.connection, self._writer.patience, self._gate)
         self._end()
         for letter in context.dead_letters:
             _log.warning(
@@ -278,14 +272,9 @@ class Store:
         try:
             connection = self._handle.ready(self._writer, deadline)
             self._handle.enter_gate(deadline)
-            self._gate.share()
             try:
                 self._handle.verify(self._writer, ALL_FILES)
-                self._writer.patience.deadline = time.monotonic()
-                size = opening.size_of(self.place.path + "-wal")
-                if size > truncate_bytes and self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_TRUNCATE) == 0:
-                    return 0
-                return self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
+                return self._log.copy_back(connection, self._writer.patience, self._gate, truncate_bytes)
             except apsw.Error as exc:
                 raise self.meaning(exc) from exc
             finally:
@@ -312,20 +301,20 @@ class Store:
         if self._handle.is_closing_here():  # a signal handler inside this thread's own close
             return
         with self._handle.closing():
-            if release and self._handle.is_usable and (self.held or self._holder_id is not None):
+            if release and self._handle.is_usable and self.holdings:
                 try:
-                    self.write(self._give_back, durable=False)
+                    self.write(self.holdings.give_back, durable=False)
                 except LiteQueueError as exc:
                     _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
             self._handle.close()
-            self._presence.close()
+            self.holdings.presence.close()
 
     # --- inside
 
     def _has_committed(self, context: Context, exc: BaseException) -> bool:
         """Tell whether the commit has happened: the hook has seen it, or COMMIT ended without an error of its own."""
         if context.stage is Stage.COMMITTING:
-            return self._wal_pages > 0 or not (isinstance(exc, apsw.Error) or context.connection.in_transaction)
+            return self._log.has_commit or not (isinstance(exc, apsw.Error) or context.connection.in_transaction)
         return context.stage is Stage.COMMITTED
 
     def _decide(self) -> None:
@@ -342,18 +331,9 @@ class Store:
             raise UsageError("this process was forked inside this transaction: only its parent can end it")
 
     def _remember(self, context: Context) -> None:
-        for lease in context.leases:
-            self.held[lease.job_id] = lease.fence
-        self._forget(context.settled)
-        self._forget(context.dropped)
+        self.holdings.committed(context)
         for tell in context.after_commit:
             tell()
-        self._holder_id = context.known_holder_id
-
-    def _forget(self, leases: list[Lease]) -> None:
-        for lease in leases:
-            if self.held.get(lease.job_id) == lease.fence:
-                del self.held[lease.job_id]
 
     def _roll_back(self) -> bool:
         """Undo what is open on the connection that writes; tell whether anything was."""
@@ -367,8 +347,7 @@ class Store:
         """Let the next one in, whatever happened; an interrupted end is simply ended again."""
         if self._writer.is_mine():
             self._context = None
-            if self._presence.holder_id != self._holder_id:  # the transaction that took the id has not committed
-                self._presence.close()
+            self.holdings.ended()
             self._gate.leave()
             self._writer.give()
 
@@ -381,7 +360,7 @@ class Store:
 
     def _equip(self, connection: apsw.Connection) -> None:
         connection.set_authorizer(self._authorize)
-        connection.set_wal_hook(self._on_wal)
+        self._log.watch(connection)
         self._synchronous = _FULL
 
     def _start_afresh(self) -> None:
@@ -389,46 +368,7 @@ class Store:
         self._may_come_back = False
         self._context = None
         self._is_guarding = False
-        self._presence.close()
-        self._holder_id = None
-        self.held = {}
-
-    def _give_back(self, context: Context) -> None:
-        settling.give_back(context, list(self.held.values()))
-        if self._holder_id is not None:
-            context.write(SQL.holder_remove, (self._holder_id,))
-
-    def _new_holder(self, context: Context) -> int:
-        """Take the next id and lock its byte, in the transaction of the first lease: nobody sees the id unlocked."""
-        while True:
-            sidecar = self._presence.sidecar()
-            context.write(SQL.holder_add, (os.getpid(), platform.node(), context.now, sidecar))
-            holder_id = context.connection.last_insert_rowid()
-            if self._presence.hold(holder_id):
-                return holder_id
-            context.write(SQL.holder_remove, (holder_id,))
-
-    def _copy_back(self, connection: apsw.Connection) -> None:
-        """Checkpoint after a commit, outside of it, so that its failure is never mistaken for the commit's."""
-        self._gate.share()
-        self._writer.patience.deadline = time.monotonic()
-        try:
-            left = self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
-        except apsw.Error as exc:
-            _log.warning("a checkpoint of %s failed: %s", self.place.path, exc)
-            left = self._wal_pages
-        self._checkpoint_at = CHECKPOINT_PAGES if left == 0 else self._wal_pages + _CHECKPOINT_AGAIN_PAGES
-
-    def _checkpoint(self, connection: apsw.Connection, mode: int) -> int:
-        """Copy back what can be copied; return the pages left, all of them when somebody else is in the way just now.
-
-        That is a reader with a snapshot, for a mode that waits for readers, or another checkpoint.
-        """
-        try:
-            pages, copied = connection.wal_checkpoint(None, mode)
-        except apsw.BusyError:
-            return max(1, self._wal_pages)
-        return max(0, pages - copied)
+        self.holdings.start_afresh()
 
     def translated(self, exc: BaseException) -> BaseException:
         """Return the error of this package that says the same, or the error itself when it is the caller's own."""
@@ -437,11 +377,6 @@ class Store:
     def meaning(self, exc: BaseException) -> BaseException:
         """Return what an exception out of our own statements and records means; see `failures.meaning`."""
         return meaning(exc, self.place.path)
-
-    def _on_wal(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
-        """SQLite's hook after a commit has reached the log: the proof that it happened."""
-        self._wal_pages = pages
-        return apsw.SQLITE_OK
 
     def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
         """Say whether a statement may be prepared; only the caller's own are asked about."""

@@ -185,7 +185,7 @@ def test_a_file_that_nobody_has_opened_since_the_boot_says_so(cli: Cli, past: Qu
     """Its lease clock is not set yet, so nothing is said of its leases (§8)."""
     past.enqueue("work")
     past.lease_many(1)
-    past._store.held.clear()
+    past._store.holdings.leases.clear()
     past.close()
     found = codes(cli)
     assert found["host.boot"] == "fact"

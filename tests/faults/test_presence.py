@@ -291,7 +291,7 @@ def test_a_replaced_sidecar_makes_nobody_look_dead(
         other.enqueue("work")
         assert other.lease_next(ttl=YEAR_S) is not None, "who comes later is known by the new one"
         assert Maintenance(other).run_once().reaped == 0
-        other._store._presence.close()
+        other._store.holdings.presence.close()
         assert Maintenance(queue).run_once().reaped == 1
     living.say("go on")
     assert living.hear() == "conflicts 0"
@@ -353,7 +353,7 @@ def test_a_first_lease_that_was_rolled_back_leaves_no_holder_and_no_lock(queue: 
         assert other.lease_next(ttl=YEAR_S) is not None
         (holder,) = _holders(queue)
         assert not queue.has_dead()
-        other._store._presence.close()
+        other._store.holdings.presence.close()
         assert queue.has_dead(), "the byte is the other's alone"
         assert holder == 1
 
@@ -378,7 +378,7 @@ def test_a_savepoint_that_took_the_first_lease_back_leaves_no_holder(queue: Queu
             tx._do(lambda context: context.holder_id // 0, durable=False)
         tx.enqueue("work")
     assert _holders(queue) == []
-    assert queue._store._presence.holder_id is None
+    assert queue._store.holdings.presence.holder_id is None
 
 
 def test_ids_are_never_used_again(queue: Queue, path: str) -> None:

@@ -105,10 +105,9 @@ class Both:
     def die(self, handle: Handle) -> None:
         """Let a handle go as `kill -9` does: its connections close, and nothing that it holds is released."""
         self.handles.remove(handle)
-        if handle.queue._store._holder_id is not None:
-            self.dead[handle.queue._store._holder_id] = handle.number
-        handle.queue._store.held.clear()
-        handle.queue._store._holder_id = None
+        if handle.queue._store.holdings.holder_id is not None:
+            self.dead[handle.queue._store.holdings.holder_id] = handle.number
+        handle.queue._store.holdings.start_afresh()
         handle.queue.close()
 
     def problems(self) -> list[str]:

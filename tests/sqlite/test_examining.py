@@ -109,8 +109,7 @@ def path(tmp_path: Path) -> Path:
     queue.enqueue("ready")
     counts = queue.stats().counts
     assert all(counts[state] for state in JobState)
-    queue._store.held.clear()
-    queue._store._holder_id = None
+    queue._store.holdings.start_afresh()
     queue.close()
     return path
 

@@ -44,7 +44,7 @@ def _leased(queue: Queue) -> list[Lease]:
 
 def _keep_leased(queue: Queue) -> None:
     _leased(queue)
-    queue._store.held.clear()  # as if the process were still alive: the close gives nothing back
+    queue._store.holdings.leases.clear()  # as if the process were still alive: the close gives nothing back
 
 
 def _retryable(queue: Queue) -> None:

@@ -104,7 +104,7 @@ def main(path: str, seed: str, kill: str) -> None:
     print(json.dumps(payloads), flush=True)
     if int(kill):
         os.kill(os.getpid(), signal.SIGKILL)
-    queue._store.held.clear()  # noqa: SLF001 - leased jobs stay leased in the file
+    queue._store.holdings.leases.clear()  # noqa: SLF001 - leased jobs stay leased in the file
     queue.close()
 
 

@@ -31,7 +31,7 @@ from litequeue import (
 )
 from litequeue import queue as queue_module
 from litequeue.model import ANY, OnConflict
-from litequeue.sqlite import store as store_module
+from litequeue.sqlite import log as log_module
 from litequeue.sqlite.store import Durability
 from litequeue.testing import FakeClock
 from power_loss.disk import dump
@@ -85,7 +85,7 @@ def record(recording: Recording) -> None:
     logging.getLogger("litequeue").setLevel(logging.ERROR)  # dead letters
     random.seed(recording.seed)
     vars(os)["urandom"] = random.Random(recording.seed + 1).randbytes  # ids of jobs that the queue makes itself
-    vars(store_module)["CHECKPOINT_PAGES"] = draw.choice(CHECKPOINT_PAGES)
+    vars(log_module)["CHECKPOINT_PAGES"] = draw.choice(CHECKPOINT_PAGES)
     vars(queue_module)["WAL_TRUNCATE_BYTES"] = draw.choice(WAL_TRUNCATE_BYTES)
     recorder = Recorder(str(recording.database.resolve()), recording.sabotage)
     vfs = RecordingVFS(recorder, random.Random(recording.seed + 2))
