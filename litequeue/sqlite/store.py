@@ -143,8 +143,8 @@ class Store:
             UsageError: this process was forked inside the transaction.
         """
         self._refuse_inherited(context)
+        self._log.expect_commit()  # first: an interrupt in it must not find the commit of before
         context.stage = Stage.COMMITTING
-        self._log.expect_commit()
         context.connection.execute("COMMIT")
         context.stage = Stage.COMMITTED
         self._may_come_back = False
