@@ -194,8 +194,9 @@ class Crew:
 
     def _cause(self, member: Member) -> str:
         last_word = member.orders.said("died")
-        if last_word.exists():
-            return last_word.read_text(encoding="ascii")
+        named = last_word.read_text(encoding="ascii") if last_word.exists() else ""
+        if named:  # else it said nothing, or was killed by another while it wrote that
+            return named
         if member.killed is None:
             self.broken.append(f"{member.orders.name} was killed by nobody")
         return member.killed or "by nobody"
