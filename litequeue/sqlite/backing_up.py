@@ -16,7 +16,7 @@ import apsw
 from litequeue.clock import Clock
 from litequeue.errors import CannotOpen
 from litequeue.model import Copied
-from litequeue.sqlite import copying, opening
+from litequeue.sqlite import copying, opening, presence
 from litequeue.sqlite.connection import PARTIAL_SUFFIX, why_not
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.partial import partial, publish
@@ -68,6 +68,8 @@ def refuse_target(path: str, source: str, *, overwrite: bool) -> None:
     beside = path.startswith(f"{source}-")
     if path == source or beside or (os.path.exists(path) and os.path.samefile(path, source)):
         raise CannotOpen(path, "a backup there would replace the queue itself, or a file that belongs to it")
+    if presence.is_attended(Place(path, 0o600, create=False, has_presence=True)):
+        raise CannotOpen(path, "a queue is in use by this name")
     if name.endswith(PARTIAL_SUFFIX):
         raise CannotOpen(path, "names that end so are those of unfinished files")
     reason = why_not(path, create=True) if not os.path.lexists(path) or overwrite else "it exists already"

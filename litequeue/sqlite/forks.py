@@ -3,22 +3,27 @@
 A child that uses an inherited SQLite connection destroys data, and one that merely inherits another thread's open
 transaction believes in a lock that nobody holds (DESIGN §3). So whoever holds connections or lock files registers here:
 before a fork they are closed, under the locks that make that safe, and both sides open anew at their next verb.
-Invariant: objects are known weakly; a fork does not keep a handle alive.
+Invariants: objects are known weakly, so a fork keeps no handle alive; an exception of a signal handler, which may come
+between any two steps, leaves no step undone (what is cut off is done again, so each has to bear that).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import weakref
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+T = TypeVar("T")
 
 
 class ForkAware(Protocol):
-    """Whoever must act around a fork."""
+    """Whoever must act around a fork; each of these may be called twice, and must not raise by itself."""
 
     def before_fork(self) -> None:
-        """Let go of what must not be inherited; must not raise."""
+        """Let go of what must not be inherited."""
 
     def after_fork_in_parent(self) -> None:
         """Go on."""
@@ -27,37 +32,115 @@ class ForkAware(Protocol):
         """Start afresh, or mark what cannot be used."""
 
 
-_known: weakref.WeakSet[ForkAware] = weakref.WeakSet()
-_acting: list[ForkAware] = []
-_lock = threading.Lock()
+class Weakly(Generic[T]):
+    """Objects that are known weakly; to be added to and walked in any thread and in any signal handler.
+
+    A list is appended to, searched and copied in one step of the interpreter each; a set of weak references is not.
+    """
+
+    def __init__(self) -> None:
+        self._references: list[weakref.ref[T]] = []
+
+    def add(self, item: T) -> None:
+        """Know one more."""
+        self._references.append(weakref.ref(item, self._drop))
+
+    def __iter__(self) -> Iterator[T]:
+        """Walk those that live, as of now."""
+        for reference in list(self._references):
+            item = reference()
+            if item is not None:
+                yield item
+
+    def _drop(self, reference: weakref.ref[T]) -> None:
+        with contextlib.suppress(ValueError):
+            self._references.remove(reference)
+
+
+_known: Weakly[ForkAware] = Weakly()
+_acting: dict[int, ForkAware] = {}
+"""Those that are ready for the present fork, by identity, in order."""
+_lock = threading.RLock()
+"""Held around a fork: nothing is registered meanwhile, but by a signal handler of the forking thread itself."""
 
 
 def register(aware: ForkAware) -> None:
-    """Call this object around every fork, for as long as it lives."""
+    """Call this object around every fork, for as long as it lives; waits for the end of a fork that is going on."""
     with _lock:
-        _known.add(aware)
+        know(aware)
+
+
+def know(aware: ForkAware) -> None:
+    """Do the same without waiting: one that comes during a fork is at least told in the child."""
+    _known.add(aware)
+
+
+def _in_full(step: Callable[[], None]) -> None:
+    """Do a step, again if it was cut off; what cut it off is raised afterwards."""
+    cut_off: BaseException | None = None
+    while True:
+        try:
+            step()
+        except BaseException as exc:  # noqa: BLE001 - raised below; Python only prints what a hook raises
+            cut_off = exc
+        else:
+            break
+    if cut_off is not None:
+        raise cut_off
 
 
 def _before() -> None:
-    _lock.acquire()
-    _acting[:] = list(_known)
-    for aware in _acting:
-        aware.before_fork()
+    _in_full(_prepare)
+
+
+def _prepare() -> None:
+    if not _is_mine():
+        _lock.acquire()
+    for aware in _known:
+        if id(aware) not in _acting:
+            aware.before_fork()
+            _acting[id(aware)] = aware
 
 
 def _in_parent() -> None:
-    for aware in reversed(_acting):
-        aware.after_fork_in_parent()
-    _acting.clear()
-    _lock.release()
+    _in_full(_go_on_in_parent)
 
 
 def _in_child() -> None:
-    for aware in reversed(_acting):
+    _in_full(_go_on_in_child)
+
+
+def _go_on_in_parent() -> None:
+    for aware in _all():
+        aware.after_fork_in_parent()
+    _end()
+
+
+def _go_on_in_child() -> None:
+    for aware in _all():
         aware.after_fork_in_child()
+    _end()
+
+
+def _all() -> list[ForkAware]:
+    """Return those to tell of the end of a fork, the last one first; those too that came during it, or were cut off."""
+    if not _is_mine():  # told already
+        return []
+    return list({**_acting, **{id(aware): aware for aware in _known}}.values())[::-1]
+
+
+def _end() -> None:
     _acting.clear()
-    _lock.release()
+    if _is_mine():
+        _lock.release()
+
+
+def _is_mine() -> bool:
+    return bool(_lock._is_owned())  # type: ignore[attr-defined] # noqa: SLF001 - as `threading.Condition` does
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    for _ in range(
+        2
+    ):  # an exception may come at the very entry of a hook; the second one finds what the first one left
+        os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)

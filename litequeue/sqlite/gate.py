@@ -15,6 +15,8 @@ import os
 import stat
 import time
 
+from litequeue.sqlite import forks
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -34,6 +36,7 @@ class Gate:
         self._path = path
         self._mode = mode
         self._descriptor: int | None = None
+        forks.know(self)
 
     def __del__(self) -> None:
         self.close()  # an interrupted opening must not leave the others waiting
@@ -89,6 +92,16 @@ class Gate:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+
+    def before_fork(self) -> None:
+        """Nothing to do: who has the turn keeps it."""
+
+    def after_fork_in_parent(self) -> None:
+        """Nothing to do in the parent."""
+
+    def after_fork_in_child(self) -> None:
+        """Close what was inherited, or the parent's turn would not end before this process does."""
+        self.close()
 
     def _sidecar(self) -> int:
         """Open the sidecar unless it is open; a database that is created takes over its permissions."""

@@ -12,7 +12,6 @@ import logging
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -32,13 +31,13 @@ _spoiled: set[str] = set()
 """Files on which this process inherited open connections: SQLite here believes in locks that nobody holds."""
 _forsaken: set[Identity | None] = set()
 """Files whose log or shared memory went away beneath this process: SQLite here would go on with the old ones."""
-_handles: weakref.WeakSet[Handle] = weakref.WeakSet()
+_handles: forks.Weakly[Handle] = forks.Weakly()
 
 
 def _is_on_any(path: str) -> bool:
     """Tell whether a handle of this process is on that file."""
     file = present(path)[FILE]
-    return file is not None and any(handle.is_on(file) for handle in list(_handles))
+    return file is not None and any(handle.is_on(file) for handle in _handles)
 
 
 class Handle:
@@ -73,6 +72,8 @@ class Handle:
         self._lost_reason: str | None = None
         self._identity: Identity | None = None
         self._is_forking_safely = False
+        self._turns_before_fork: tuple[bool, bool] | None = None
+        """What the forking thread had of the two channels before the fork took them."""
         forks.register(self)
         intruders.keep_out(_is_on_any)
         _handles.add(self)
@@ -199,22 +200,24 @@ class Handle:
 
     def before_fork(self) -> None:
         """Close the connections under both locks, so that no child inherits one."""
-        deadline = self.deadline()
+        if self._turns_before_fork is None:
+            self._turns_before_fork = (self.writer.is_mine(), self.reader.is_mine())
         self._is_forking_safely = False
-        if not self.writer.take_if_free(deadline):
+        if any(self._turns_before_fork):  # a fork inside this thread's own transaction
             return
-        if not self.reader.take_if_free(deadline):
-            self.writer.give()
-            return
-        self._is_forking_safely = True
-        if self.is_usable:
+        deadline = self.deadline()
+        channels = (self.writer, self.reader)
+        self._is_forking_safely = all(channel.is_mine() or channel.take_if_free(deadline) for channel in channels)
+        if self._is_forking_safely and self.is_usable:
             self._let_go(lambda connection: connection.close(), deadline)
 
     def after_fork_in_parent(self) -> None:
         """Let the verbs in again; the next one opens anew."""
-        if self._is_forking_safely:
-            self.reader.give()
-            self.writer.give()
+        if self._turns_before_fork is not None:
+            for channel, had_turn in zip((self.writer, self.reader), self._turns_before_fork, strict=True):
+                if not had_turn:
+                    channel.give()
+            self._turns_before_fork = None
 
     def after_fork_in_child(self) -> None:
         """Begin afresh; a child that inherited an open transaction cannot use the file at all."""
@@ -224,6 +227,7 @@ class Handle:
 
     def _disown(self) -> None:
         self._pid = os.getpid()
+        self._turns_before_fork = None
         for channel in (self.writer, self.reader):
             abandon(channel.connection)
             channel.start_afresh()
@@ -238,7 +242,7 @@ class Handle:
     def _open(self, *, create: bool, deadline: float) -> None:
         """Open what is not open, under a gate of this opening's own: another thread may hold the handle's."""
         path = self.place.path
-        if path in _spoiled or any(other.is_inherited(path) for other in list(_handles)):
+        if path in _spoiled or any(other.is_inherited(path) for other in _handles):
             raise UsageError(
                 f"this process was forked inside a transaction on {path}, or by a program that does not tell Python, "
                 "so it cannot use the file; start the child by spawn, or fork outside of transactions"
@@ -287,7 +291,7 @@ class Handle:
             StorageLost: it is so.
         """
         now = present(self.place.path)
-        armed = [channel.tripwire.armed for other in list(_handles) for channel in (other.writer, other.reader)]
+        armed = [channel.tripwire.armed for other in _handles for channel in (other.writer, other.reader)]
         if any(then is not None and then[FILE] == now[FILE] and then != now for then in armed):
             _forsaken.add(now[FILE])
         if now[FILE] in _forsaken:
@@ -332,7 +336,7 @@ class Handle:
                 anchor.let_go(self.place.path)
                 for channel in (self.reader, self.writer):
                     channel.close(close)
-                if any(other.is_open for other in list(_handles) if other.place.path == self.place.path):
+                if any(other.is_open for other in _handles if other.place.path == self.place.path):
                     anchor.hold(self.place.path)
         except (apsw.Error, LiteQueueError) as exc:
             _log.warning("closing %s: %s", self.place.path, exc)

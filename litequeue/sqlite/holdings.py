@@ -62,7 +62,7 @@ class Holdings:
     def ended(self) -> None:
         """At the end of every transaction: without a commit an id is not this handle's, nor is its byte."""
         if self.presence.holder_id != self.holder_id:
-            self.presence.close()
+            self.presence.release()
 
     def give_back(self, context: Context) -> None:
         """Release every lease, attempts given back, and leave no holder behind."""
@@ -70,8 +70,15 @@ class Holdings:
         if self.holder_id is not None:
             context.write(SQL.holder_remove, (self.holder_id,))
 
+    def gave_back(self) -> None:
+        """After `give_back` has committed: whoever leases by this handle now is a new holder."""
+        self.leases = {}
+        self.holder_id = None
+        self.presence.release()
+
     def start_afresh(self) -> None:
         """Hold nothing: in a forked child, where all of it is the parent's."""
         self.presence.close()
+        self.presence.attend()
         self.holder_id = None
         self.leases = {}

@@ -21,6 +21,10 @@ from litequeue.sqlite.place import Place
 
 _log = logging.getLogger("litequeue")
 
+_ATTENDANCE = 0
+"""The byte that every open handle shares; ids begin at 1."""
+_MOST = 2**63 - 1
+
 Known = Iterable[tuple[int, str | None]]
 """Holders as their rows tell of them: id, and the identity of the sidecar that they locked a byte of."""
 
@@ -55,7 +59,8 @@ class Presence:
 
         Another handle may have it for a moment more: one that got the same id in a transaction that rolled back.
         """
-        if self._descriptor is not None:
+        if self._descriptor is not None and self.holder_id != holder_id:
+            self.release()
             try:
                 ofd.lock(self._descriptor, holder_id, 1)
             except BlockingIOError:
@@ -66,8 +71,21 @@ class Presence:
         self.holder_id = holder_id
         return True
 
+    def attend(self) -> None:
+        """Say that a handle is open on the file, connected or not, until this is closed."""
+        if self.sidecar() is not None and self._descriptor is not None:
+            with contextlib.suppress(OSError):
+                ofd.share(self._descriptor, _ATTENDANCE, 1)
+
+    def release(self) -> None:
+        """Let go of the byte of this handle's id, and go on without one."""
+        if self._descriptor is not None and self.holder_id is not None:
+            with contextlib.suppress(OSError):
+                ofd.unlock(self._descriptor, self.holder_id, 1)
+        self.holder_id = None
+
     def close(self) -> None:
-        """Let go of the lock; in a forked child, of the descriptor only, so that the parent's death frees the byte."""
+        """Let go of all locks; in a forked child, of the descriptor only, so that the parent's death frees the byte."""
         self.holder_id = self._sidecar = None
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
@@ -78,6 +96,20 @@ class Presence:
         self.close()
         self._is_possible = False
         _log.warning("leases of %s end by their deadline only, its lock file failed: %s", self._place.path, exc)
+
+
+def is_attended(place: Place) -> bool:
+    """Tell whether a handle is certainly open on the file: also an idle one, and one that a fork has disconnected."""
+    if not ofd.HAS_LOCKS or not place.has_presence:
+        return False
+    try:
+        descriptor = open_sidecar(place.lock_path, place.mode, create=False)
+    except OSError:
+        return False
+    try:
+        return ofd.is_locked(descriptor, _ATTENDANCE, 1)
+    finally:
+        os.close(descriptor)
 
 
 def living(place: Place, holders: Known) -> list[int]:
@@ -105,7 +137,7 @@ def _probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
     try:
         here = _identity(descriptor)
         for holder_id, sidecar in known:
-            if sidecar == here:
+            if sidecar == here and _ATTENDANCE < holder_id < _MOST:
                 yield holder_id, ofd.is_locked(descriptor, holder_id, 1)
     finally:
         os.close(descriptor)

@@ -16,7 +16,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import cast
 
 import apsw
 
@@ -29,7 +28,7 @@ from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.partial import partial, publish
 from litequeue.sqlite.place import Place
-from litequeue.sqlite.presence import living
+from litequeue.sqlite.presence import is_attended
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.visiting import turn, visit
 
@@ -121,19 +120,16 @@ def _target(path: str) -> Iterator[apsw.Connection]:
 def _refuse(target: apsw.Connection, place: Place, *, overwrite: bool) -> None:
     """Refuse to overwrite jobs, unless told to, and in any case those of a handle that lives.
 
-    A handle may have no connection for a moment, around a fork; SQLite does not know of it then.
+    A handle has no connection between a fork and its next verb; SQLite does not know of it then.
 
     Raises:
         CannotOpen: there are jobs.
-        QueueBusy: a holder lives.
+        QueueBusy: a handle is open.
     """
     path = place.path
-    if schema.is_new(target, path):
-        return
-    holders = [(int(str(holder_id)), cast("str | None", sidecar)) for holder_id, sidecar in target.execute(SQL.holders)]
-    if living(place, holders):
+    if is_attended(place):
         raise _in_use(path)
-    if overwrite:
+    if overwrite or schema.is_new(target, path):
         return
     jobs = int(str(target.execute(SQL.body_count).fetchall()[0][0]))
     if jobs:

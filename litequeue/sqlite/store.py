@@ -60,6 +60,7 @@ class Store:
         self._writer = self._handle.writer
         self._reader = self._handle.reader
         self._gate = self._handle.gate
+        self.holdings.presence.attend()
 
     # --- writing
 
@@ -304,6 +305,7 @@ class Store:
             if release and self._handle.is_usable and self.holdings:
                 try:
                     self.write(self.holdings.give_back, durable=False)
+                    self.holdings.gave_back()
                 except LiteQueueError as exc:
                     _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
             self._handle.close()

@@ -12,13 +12,14 @@ import itertools
 import os
 import shutil
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 import litequeue
-from litequeue import JobState, QueueBusy
+from litequeue import JobState, LiteQueueError, QueueBusy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -132,3 +133,62 @@ def test_an_interrupted_verb_tells_whether_it_was_committed_and_leaves_the_file_
     None leaves a write transaction open: it would stop every other process until this one ends (G5).
     """
     assert processes.run(_interrupt_everywhere, path, verb) == {"untrue": [], "other errors": [], "still locked": []}
+
+
+def _fork_interrupted_at(nth: int, queue: Queue) -> tuple[str, int]:
+    """Fork, raise at the n-th function that the hooks enter, in parent and child; return where, and the child's end."""
+    left = nth
+    place = ""
+
+    def at_each_call(frame: FrameType, event: str, _argument: object) -> None:
+        nonlocal left, place
+        if event == "call":
+            left -= 1
+            if left == 0:
+                place = f"{nth} {Path(frame.f_code.co_filename).name} {frame.f_code.co_qualname}"
+                sys.setprofile(None)
+                raise Interrupt
+
+    sys.setprofile(at_each_call)
+    pid = os.fork()  # Python prints what a hook raises, and goes on
+    sys.setprofile(None)
+    if pid == 0:
+        try:
+            queue.enqueue("of the child")
+        except BaseException:  # noqa: BLE001 - told by the status
+            os._exit(1)
+        os._exit(0)
+    return place, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _interrupt_forks_everywhere(parent: Parent, path: str) -> None:
+    sys.unraisablehook = lambda _: None
+    wrong: list[str] = []
+    for nth in itertools.count(1):
+        queue = litequeue.open(f"{path}{nth}", durability="normal", busy_timeout=0.5)
+        queue.enqueue("before")
+        place, status = _fork_interrupted_at(nth, queue)
+        if not place:
+            break
+        if status != 0:
+            wrong.append(f"{place}: the child cannot use the queue")
+        works = [threading.Thread(target=queue.enqueue, args=["of a thread"])]
+        works[0].start()
+        works[0].join()
+        try:
+            queue.enqueue("of the parent")
+            kinds = sorted(job.kind for job in queue.list())
+            expected = ["before", *["of the child"] * (status == 0), "of a thread", "of the parent"]
+            if kinds != sorted(expected):
+                wrong.append(f"{place}: {kinds}")
+            queue.close()
+        except LiteQueueError as exc:
+            wrong.append(f"{place}: {exc!r}")
+    assert nth > 20, "the fork was interrupted at many places"
+    parent.result(wrong)
+    os._exit(0)
+
+
+def test_a_fork_whose_hooks_are_interrupted_leaves_the_handle_to_both(path: str, processes: Children) -> None:
+    """Neither side is locked out of its own handle, wherever a signal handler raises (DESIGN §3, G5)."""
+    assert processes.run(_interrupt_forks_everywhere, path) == []

@@ -24,6 +24,7 @@ from litequeue.testing import FakeClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from litequeue.sqlite.context import Context
     from tests.faults.children import Children, Parent
 
 pytestmark = [
@@ -312,21 +313,72 @@ def test_without_such_locks_deadlines_decide(path: str, monkeypatch: pytest.Monk
 
 
 def test_a_sidecar_that_cannot_be_opened_costs_presence_and_not_the_lease(
-    queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No descriptor is left for it: the lease is taken, a warning says what it means."""
-    queue.enqueue("work")
 
     def refuse(*_: object) -> int:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(presence, "open_sidecar", refuse)
+    queue = litequeue.open(path)
+    queue.enqueue("work")
     lease = queue.lease_next()
     assert lease is not None
     monkeypatch.undo()
     assert "end by their deadline only" in caplog.text
     assert not queue.has_dead()
     lease.complete()
+    queue.close()
+
+
+def test_planted_holders_are_nobody(queue: Queue) -> None:
+    """Rows with ids that no handle ever had, in the name of the very sidecar (§6)."""
+    queue.enqueue("work")
+    assert queue.lease_next(ttl=YEAR_S) is not None
+
+    def plant(context: Context) -> None:
+        for holder_id in (-5, 0, 2**63 - 1):
+            context.write(
+                "INSERT INTO litequeue_holder SELECT ?, pid, host, since, sidecar FROM litequeue_holder WHERE id = 1",
+                (holder_id,),
+            )
+
+    queue._do(plant, durable=False)
+    assert not queue.has_dead()
+    assert Maintenance(queue).run_once().reaped == 0
+
+
+def _fail_to_close(queue: Queue) -> None:
+    """Close while another thread reads for longer than the time-out."""
+    is_reading, is_over = threading.Event(), threading.Event()
+
+    def read() -> None:
+        with queue._store.read():
+            is_reading.set()
+            is_over.wait()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    is_reading.wait()
+    try:
+        with pytest.raises(litequeue.QueueBusy):
+            queue.close()
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_a_handle_that_could_not_be_closed_is_a_holder_again_when_it_goes_on(queue: Queue, path: str) -> None:
+    """Its row went when it gave its leases back; the next lease has a row of its own."""
+    queue.enqueue_many([NewJob("work"), NewJob("work")])
+    other = litequeue.open(path, busy_timeout=0.05)
+    assert other.lease_next(ttl=YEAR_S) is not None
+    _fail_to_close(other)
+    assert other.lease_next(ttl=YEAR_S) is not None
+    assert _holders(queue) == [2]
+    other._close(release=False)
+    assert Maintenance(queue).run_once().reaped == 1
 
 
 # --- ids

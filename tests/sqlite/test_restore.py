@@ -11,6 +11,7 @@ import pytest
 
 import litequeue
 from litequeue import ANY, JobState, NewJob
+from litequeue.sqlite import ofd
 from litequeue.sqlite.examining import problems
 
 if TYPE_CHECKING:
@@ -143,8 +144,26 @@ def test_a_holder_without_a_connection_is_in_use_all_the_same(backup: Path, old:
         lease.complete()
 
 
-def test_a_handle_without_a_connection_goes_on_with_the_new_content(backup: Path, old: Path) -> None:
+def test_a_handle_that_a_fork_has_disconnected_is_in_use_all_the_same(backup: Path, old: Path) -> None:
+    """Between a fork and its next verb it has no connection, and has not leased: nothing may replace its jobs (§9)."""
+    with litequeue.open(old) as queue:
+        job_id = queue.enqueue("acknowledged").job_id
+        queue._store._handle.before_fork()
+        queue._store._handle.after_fork_in_parent()
+        with pytest.raises(litequeue.QueueBusy, match="in use"):
+            litequeue.restore(backup, old, overwrite=True)
+        with litequeue.open(backup) as other, pytest.raises(litequeue.CannotOpen, match="in use"):
+            other.backup(old, overwrite=True)
+        assert queue.get(job_id).kind == "acknowledged"
+    litequeue.restore(backup, old, overwrite=True)
+    assert kinds(old) == ["kept"] * 3
+
+
+def test_a_handle_meets_its_file_again_with_other_content_where_nobody_tells_who_is_there(
+    backup: Path, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is the same file, so it neither takes it for lost nor remembers what was in it (§9)."""
+    monkeypatch.setattr(ofd, "HAS_LOCKS", False)
     with litequeue.open(old) as queue:
         queue.set("max_attempts", 9)
         queue._store._handle.before_fork()
