@@ -21,6 +21,11 @@ from typing import TYPE_CHECKING
 
 import environment
 
+if __name__ == "__main__":
+    environment.ensure("dev")  # before what follows, which imports the package
+
+from harness import report
+
 if TYPE_CHECKING:
     from contending.cell import Measured, Plan
     from harness.report import Figure
@@ -43,7 +48,6 @@ CONTROLS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the harness; return the exit status."""
     from contending.cell import measure  # noqa: PLC0415 - the environment comes first
-    from harness import report  # noqa: PLC0415
 
     parser = report.parser("let many processes at one file, and see what each is served", CONTROLS)
     options = _options(parser, arguments)
@@ -66,15 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser.add_argument("--jobs", type=int, default=100_000, help="in each file (default %(default)s)")
-    parser.add_argument("--processes", type=int, nargs="+", default=[2, 8, 32], help="(default 2 8 32)")
+    parser.add_argument("--jobs", type=report.some, default=100_000, help="in each file (default %(default)s)")
+    parser.add_argument("--processes", type=report.some, nargs="+", default=[2, 8, 32], help="(default 2 8 32)")
     parser.add_argument("--durability", nargs="+", choices=["normal", "full"], default=["normal", "full"])
     parser.add_argument("--mode", nargs="+", choices=["drain", "mixed"], default=["drain", "mixed"])
     parser.add_argument(
         "--gate", choices=["on", "off", "both"], default="both", help="off: SQLite's stock busy timeout instead"
     )
     parser.add_argument(
-        "--seconds", type=float, default=30.0, help="for each file at most; what was done is told (default %(default)s)"
+        "--seconds",
+        type=report.seconds,
+        default=30.0,
+        help="for each file at most; what was done is told (default %(default)s)",
     )
     return parser.parse_args(arguments)
 
@@ -131,5 +138,4 @@ def _named(one: Measured) -> dict[str, Figure]:
 
 
 if __name__ == "__main__":
-    environment.ensure("dev")
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -24,6 +24,11 @@ from typing import TYPE_CHECKING, get_args
 
 import environment
 
+if __name__ == "__main__":
+    environment.ensure("dev")  # before what follows, which imports the package
+
+from harness import report
+
 if TYPE_CHECKING:
     from harness.report import Figure
     from killing.crew import Crew
@@ -32,7 +37,6 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the harness; return the exit status."""
-    from harness import report  # noqa: PLC0415 - the environment comes first
     from killing.crew import Crew  # noqa: PLC0415
     from killing.sabotage import CONTROLS  # noqa: PLC0415
     from killing.verdict import judge_file  # noqa: PLC0415
@@ -71,9 +75,11 @@ def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -
 
     modes = get_args(Durability)
     parser.add_argument(
-        "--kills", type=int, default=100, help="processes to kill, over all modes (default %(default)s)"
+        "--kills", type=report.some, default=100, help="processes to kill, over all modes (default %(default)s)"
     )
-    parser.add_argument("--workers", type=int, default=6, help="processes at work at once (default %(default)s)")
+    parser.add_argument(
+        "--workers", type=report.some, default=6, help="processes at work at once (default %(default)s)"
+    )
     parser.add_argument(
         "--durability", nargs="+", choices=modes, default=list(modes), help="the modes, a file each (default: all)"
     )
@@ -124,5 +130,4 @@ def _count(calls: Counter[str], outcome: str) -> int:
 
 
 if __name__ == "__main__":
-    environment.ensure("dev")
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -136,7 +136,7 @@ class Tally:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return the exit status."""
     parser = report.parser("damaged queue files: flipped bits, cut files, foreign logs", CONTROLS)
-    parser.add_argument("--flips", type=int, default=1000, help="how many files are damaged (default: 1000)")
+    parser.add_argument("--flips", type=report.some, default=1000, help="how many files are damaged (default: 1000)")
     options = parser.parse_args(arguments)
     seed = report.seed_of(options)
     with tempfile.TemporaryDirectory(prefix="litequeue-hostile-") as folder:
@@ -245,4 +245,4 @@ def _pairs(counts: Counter[tuple[str, str]], first: str, second: str, what: str)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

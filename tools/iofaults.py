@@ -53,19 +53,27 @@ _CHUNK = 20
 def main(arguments: list[str] | None = None) -> int:
     """Run the harness; return the exit status."""
     parser = report.parser("Fail every disk operation of every verb, and fill disks.", CONTROLS)
-    parser.add_argument("--points", type=int, default=None, help="a sample of so many points, 0 is none (default: all)")
+    parser.add_argument(
+        "--points", type=report.some_or_none, default=None, help="a sample of so many points, 0 is none (default: all)"
+    )
     parser.add_argument("--verbs", default="", help="only verbs whose name has this in it")
     parser.add_argument(
         "--limits", nargs="*", choices=LIMITS, default=LIMITS, help="which limits to fill a queue up to (default: all)"
     )
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="processes (default: one a core)")
+    parser.add_argument(
+        "--processes", type=report.some, default=os.cpu_count() or 1, help="processes (default: one a core)"
+    )
     options = parser.parse_args(arguments)
     seed = report.seed_of(options)
     size = {"points": "all" if options.points is None else options.points, "verbs": options.verbs or "all"}
     found = report.Report("iofaults", seed, size, options.control)
+    verbs = [verb.name for verb in VERBS if options.verbs in verb.name]
+    if not verbs:
+        parser.error(f"no verb has {options.verbs!r} in its name: {', '.join(verb.name for verb in VERBS)}")
+    if options.points == 0 and not options.limits:
+        parser.error("neither points nor limits: nothing to do")
     with workers(options.processes, options.control) as pool:
         if options.points != 0:
-            verbs = [verb.name for verb in VERBS if options.verbs in verb.name]
             points = _sample(_points(pool, verbs, random.Random(seed)), options.points, random.Random(seed))
             _try(pool, points, found)
         _fill(pool, list(options.limits), seed, found)
@@ -162,4 +170,4 @@ def _fill(pool: ProcessPoolExecutor, limits: list[str], seed: int, found: Report
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

@@ -72,12 +72,15 @@ class Workload(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the harness; return the exit status."""
     parser = report.parser("Let the power go at every place of a recorded log, and see what is left.", CONTROLS)
-    parser.add_argument("--images", type=int, default=120_000, help="what disks may hold, over all modes")
-    parser.add_argument("--workloads", type=int, default=4, help="recorded logs for each mode")
-    parser.add_argument("--verbs", type=int, default=150, help="verbs in each workload")
+    parser.add_argument("--images", type=report.some, default=120_000, help="what disks may hold, over all modes")
+    parser.add_argument("--workloads", type=report.some, default=4, help="recorded logs for each mode")
+    parser.add_argument("--verbs", type=report.some, default=150, help="verbs in each workload")
     parser.add_argument("--mode", choices=[*MODES, "all"], default="all", help="the durability to look at")
     parser.add_argument(
-        "--processes", type=int, default=os.cpu_count() or 1, help="processes that judge images (default: one a core)"
+        "--processes",
+        type=report.some,
+        default=os.cpu_count() or 1,
+        help="processes that judge images (default: one a core)",
     )
     options = parser.parse_args(arguments)
     if options.control is not None and options.mode not in {"all", CONTROL_MODE}:
@@ -206,4 +209,4 @@ def _lines(path: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(report.run(main))

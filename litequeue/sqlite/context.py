@@ -64,6 +64,7 @@ class Context(Reader):
         "dead_letters",
         "dropped",
         "epoch",
+        "is_synced",
         "keeps_jobs",
         "leases",
         "room",
@@ -80,10 +81,13 @@ class Context(Reader):
         room: Room,
         *,
         keeps_jobs: bool,
+        is_synced: bool,
     ) -> None:
         super().__init__(reader.connection, reader.now, reader.lease_now, reader.settings)
         self.keeps_jobs = keeps_jobs
         """Whether a job that is made here is as safe as the mode says (contract §7)."""
+        self.is_synced = is_synced
+        """Whether the commit waits for the disk."""
         self.epoch = epoch
         """Of the handle; a forked child's is another one."""
         self.stage = Stage.OPEN

@@ -101,6 +101,10 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
         if named:  # they may have been there already, and a repetition is answered on a full disk too
             _check_reserve(context, named_bytes)
         _check_max_bytes(context)
+    elif context.is_synced:
+        # The job that is answered with may be another handle's, of a mode that has not synced it: this answer promises
+        # more. SQLite syncs the log with a commit that has something to write.
+        context.write(SQL.settings_changed, ())
     return results
 
 

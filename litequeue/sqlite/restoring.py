@@ -110,9 +110,9 @@ def _target(path: str) -> Iterator[apsw.Connection]:
             if not schema.is_new(connection, path):
                 schema.check(connection, path)
         except (apsw.Error, UnicodeDecodeError) as exc:
-            raise opening.refusal(exc, path) from exc
+            raise _moved_away(opening.refusal(exc, path)) from exc
         except LiteQueueError as exc:
-            exc.add_note("what is there was left alone: move it away, with all that lies beside it, and restore then")
+            _moved_away(exc)
             raise
         yield connection
 
@@ -125,16 +125,25 @@ def _refuse(target: apsw.Connection, place: Place, *, overwrite: bool) -> None:
     Raises:
         CannotOpen: there are jobs.
         QueueBusy: a handle is open.
+        StorageCorrupt: the jobs cannot be counted.
     """
     path = place.path
     if is_attended(place):
         raise _in_use(path)
-    if overwrite or schema.is_new(target, path):
+    if overwrite:
         return
-    jobs = int(str(target.execute(SQL.body_count).fetchall()[0][0]))
+    try:
+        jobs = 0 if schema.is_new(target, path) else int(str(target.execute(SQL.body_count).fetchall()[0][0]))
+    except (apsw.Error, UnicodeDecodeError) as exc:
+        raise _moved_away(opening.refusal(exc, path)) from exc
     if jobs:
         held = "1 job, which is" if jobs == 1 else f"{jobs:,} jobs, which are"
-        raise CannotOpen(path, f"it holds {held} overwritten only when that is asked for")
+        raise CannotOpen(path, f"it holds {held} replaced only with `overwrite`")
+
+
+def _moved_away(error: BaseException) -> BaseException:
+    error.add_note("what is there was left alone: move it away, with all that lies beside it, and restore then")
+    return error
 
 
 def _lock_out_everybody(target: apsw.Connection, path: str) -> None:

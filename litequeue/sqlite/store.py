@@ -133,6 +133,7 @@ class Store:
             self.holdings.new_holder,
             self._room,
             keeps_jobs=keeps_jobs,
+            is_synced=wanted == _FULL,
         )
         return self._context
 

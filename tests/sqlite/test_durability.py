@@ -194,3 +194,25 @@ def test_connections_are_hardened(path: Path, durability: Durability) -> None:
             assert connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, -1) == 1
             assert connection.pragma("journal_mode") == "wal"
             assert connection.pragma("fullfsync") == 1
+
+
+@pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
+@pytest.mark.parametrize("how", ["verb", "transaction"])
+def test_an_answer_about_a_job_that_another_handle_has_not_synced_waits_for_the_disk(
+    path: Path, durability: Durability, how: str
+) -> None:
+    """Whoever is told that a key or an id is enqueued already was promised no less than whoever enqueued it (§7, G2).
+
+    A handle in `normal` enqueues; one in `full` is answered with that job, and has nothing of its own to write.
+    """
+    with litequeue.open(path, durability="normal") as lax, litequeue.open(path, durability=durability) as queue:
+        job_id = lax.enqueue("work", idempotency_key="k").job_id
+        for named in (NewJob("work", idempotency_key="k"), NewJob("work", job_id=job_id)):
+            queue._store._log.expect_commit()
+            if how == "verb":
+                (answer,) = queue.enqueue_many([named])
+            else:
+                with queue.transaction() as tx:
+                    (answer,) = tx.enqueue_many([named])
+            assert (answer.job_id, answer.created) == (job_id, False)
+            assert queue._store._log.has_commit == (durability != "normal"), "a commit that SQLite syncs"

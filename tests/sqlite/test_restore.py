@@ -396,3 +396,29 @@ def restore_without_room(_parent: children.Parent, source: str, path: str, share
     except litequeue.LiteQueueError as exc:
         return type(exc).__name__
     return "nothing"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_damaged_target_is_replaced_or_named_whatever_page_is_damaged(
+    backup: Path, path: Path, *, overwrite: bool
+) -> None:
+    """The very case that one restores for: an error of the tree that says what to do, or the backup's content (§6)."""
+    make_old(path, jobs=200)
+    whole = path.read_bytes()
+    outcomes = set()
+    for start in range(0, len(whole), 2048):
+        path.write_bytes(whole[:start] + b"X" * 2048 + whole[start + 2048 :])
+        try:
+            litequeue.restore(backup, path, overwrite=overwrite)
+        except litequeue.StorageCorrupt as exc:
+            outcomes.add("damaged" if "move it away" in "".join(exc.__notes__) else f"no way out: {exc}")
+        except (litequeue.CannotOpen, litequeue.NotAQueue, litequeue.SchemaMismatch) as exc:
+            outcomes.add(type(exc).__name__)
+        else:
+            assert kinds(path) == ["kept"] * 3
+            outcomes.add("restored")
+        for left in path.parent.glob(f"{path.name}-*"):
+            left.unlink()
+    assert ("restored" in outcomes) == overwrite
+    assert "damaged" in outcomes
+    assert not any(outcome.startswith("no way out") for outcome in outcomes)

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from unittest import mock
 
+import apsw
+
 import litequeue
 from disk_faults import state
 from disk_faults.trial import scratch
@@ -94,7 +96,7 @@ def drain(disk: Disk, limit: str, seed: int) -> Drained:
             filled.work(_MOST_TRIES, may_be_refused=False)
             filled.look()
             filled.refill()
-        except LiteQueueError as exc:
+        except (LiteQueueError, apsw.Error) as exc:
             filled.broken.append(f"{limit}: {exc!r}")
         finally:
             filled.queue.close()

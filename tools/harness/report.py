@@ -2,7 +2,8 @@
 
 Owns the common options (`--seed`, `--json`, `--control`), the table, the JSON and the exit status. Invariants: a run
 says which code, SQLite and seed its figures belong to; it ends with 1 when a promise was broken, whatever the figures
-look like. A negative control is a run with a sabotage that has to end with 1: a harness that passes it proves nothing.
+look like, with 2 when the harness itself failed, and with 130 when it was interrupted. A negative control is a run with
+a sabotage that has to end with 1: a harness that passes it proves nothing.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ import platform
 import secrets
 import subprocess
 import sys
+import textwrap
+import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MOST_BROKEN = 20
 """Broken promises that are printed; the count tells of the others."""
+
+_SHOWN_CHARS = 400
 
 Figure = str | int | float | None
 
@@ -40,6 +45,43 @@ def parser(description: str, controls: Mapping[str, str]) -> argparse.ArgumentPa
         help=f"sabotage the run, which then has to fail. {told}".replace("%", "%%"),
     )
     return made
+
+
+def some(text: str) -> int:
+    """Read a size; a run of nothing would break no promise."""
+    number = int(text) if text.strip().isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return number
+
+
+def some_or_none(text: str) -> int:
+    """Read a size that may be 0, where another part of the run remains."""
+    return 0 if text.strip() == "0" else some(text)
+
+
+def seconds(text: str) -> float:
+    """Read a time of more than 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds of more than 0")
+    return number
+
+
+def run(main: Callable[[], int]) -> int:
+    """Run a harness as a command; a harness that fails by itself ends with 2, so that no control passes by that."""
+    try:
+        return main()
+    except KeyboardInterrupt:
+        say("interrupted: nothing is proved")
+        return 130
+    except Exception:  # noqa: BLE001 - told in full
+        traceback.print_exc()
+        say("the harness itself failed: nothing is proved")
+        return 2
 
 
 def seed_of(options: argparse.Namespace) -> int:
@@ -98,7 +140,7 @@ class Report:
             lines.append("no promise was broken")
         else:
             lines.append(f"BROKEN: {len(self.broken)}")
-            lines += [f"  {one}" for one in self.broken[:MOST_BROKEN]]
+            lines += [f"  {textwrap.shorten(one, _SHOWN_CHARS)}" for one in self.broken[:MOST_BROKEN]]
         return "\n".join(lines)
 
 
