@@ -61,6 +61,7 @@ def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[st
         steps: list[tuple[str, str, Callable[[], int]]] = [
             ("continuation.orphan", "removed checkpoints without a lease", _write(store, mending.remove_continuations)),
             ("lease.lapsed", "reaped lapsed leases", queue.reap_expired),
+            ("lease.dead", "reaped leases of processes that have died", queue.reap_dead),
             ("job.distant", "pulled in back-offs", queue.pull_in),
             ("job.overdue", "buried jobs that were too late to start", queue.expire_overdue),
             ("job.due", "promoted due jobs", queue.promote_due),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from queue import Empty, SimpleQueue
 
 from litequeue import arguments
@@ -59,6 +59,8 @@ class Maintenance:
         self._queue = queue
         self._is_stopping = False
         self._wake: SimpleQueue[None] = SimpleQueue()
+        self._reaped_between = 0
+        self._looked_at = 0.0
 
     def run_once(self) -> MaintenanceReport:
         """Do one pass over the whole file, in bounded steps, whoever else maintains it; return what was done (V11).
@@ -67,14 +69,21 @@ class Maintenance:
             QueueBusy: a lock was not had within the handle's `busy_timeout`; what was done until then stays done.
         """
         queue = self._queue
-        report = MaintenanceReport(
-            reaped=queue.reap_expired() + queue.reap_dead(),
-            pulled_in=queue.pull_in(),
-            promoted=queue.promote_due(),
-            expired=queue.expire_overdue(),
-            pruned=queue.prune(),
-            wal_pages=queue.checkpoint_wal(),
-        )
+        self._reaped_between = 0
+        self._looked_at = time.monotonic()
+        queue.between_steps = self._notice_deaths
+        try:
+            report = MaintenanceReport(
+                reaped=queue.reap_expired() + queue.reap_dead(),
+                pulled_in=queue.pull_in(),
+                promoted=queue.promote_due(),
+                expired=queue.expire_overdue(),
+                pruned=queue.prune(),
+                wal_pages=queue.checkpoint_wal(),
+            )
+        finally:
+            queue.between_steps = None
+        report = replace(report, reaped=report.reaped + self._reaped_between)
         if report:
             _log.info("maintenance of %s: %s", queue.path, report, extra=report.as_dict())
         return report
@@ -127,6 +136,12 @@ class Maintenance:
             with contextlib.suppress(QueueBusy):
                 if self._queue.has_dead():
                     return
+
+    def _notice_deaths(self) -> None:
+        """Reap the dead in the middle of a pass, which may be a long one, as often as between two."""
+        if time.monotonic() - self._looked_at >= _PROBE_S:
+            self._reaped_between += self._queue.reap_dead()
+            self._looked_at = time.monotonic()
 
     def _pass(self, pause_s: float | None) -> float:
         """Do one pass; return how long to wait for the next."""

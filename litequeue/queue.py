@@ -95,6 +95,8 @@ class Queue(Verbs):
         self._store = store
         self._rhythm = Rhythm()
         self._was_idle = True
+        self.between_steps: Callable[[], None] | None = None
+        """Called after each step of upkeep: maintenance does there what cannot wait for the end of a long pass."""
         self._worker = f"{platform.node() or 'host'}"[:200], secrets.token_hex(4)
         self._finalizer = weakref.finalize(self, _close_at_exit, store)
 
@@ -235,7 +237,7 @@ class Queue(Verbs):
         while True:
             found = self._look(partial(upkeep.prunable, after=after))
             if found.rows:
-                removed += self._do(partial(upkeep.prune, found=found.rows), durable=False)
+                removed += self._step(partial(upkeep.prune, found=found.rows))
             after = found.after
             if after is None:
                 break
@@ -250,8 +252,7 @@ class Queue(Verbs):
         for name in self._scopes(ANY):
             found = self._look(partial(upkeep.distant, scope=name))
             for start in range(0, len(found), upkeep.STEP):
-                step = partial(upkeep.pull_in, found=found[start : start + upkeep.STEP])
-                pulled += self._do(step, durable=False)
+                pulled += self._step(partial(upkeep.pull_in, found=found[start : start + upkeep.STEP]))
         return pulled
 
     def backup(
@@ -288,6 +289,13 @@ class Queue(Verbs):
     def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
         return self._store.write(work, durable=durable)
 
+    def _step(self, work: Callable[[Context], int]) -> int:
+        """Do one step of upkeep, a transaction of its own."""
+        moved = self._do(work, durable=False)
+        if self.between_steps is not None:
+            self.between_steps()
+        return moved
+
     def _look(self, work: Callable[[Reader], T]) -> T:
         with self._store.read() as reader:
             return work(reader)
@@ -313,7 +321,7 @@ class Queue(Verbs):
         """Repeat a bounded step, each a transaction, while a look without the lock finds more to do."""
         moved = 0
         while self._look(has_more):
-            in_step = self._do(step, durable=False)
+            in_step = self._step(step)
             moved += in_step
             if in_step == 0:  # another process was faster
                 break

@@ -124,7 +124,7 @@ class _Walk:
         self._progress = progress
         self._done = 0
         self._total = 0
-        self._waiting = Waiting(tally)
+        self._waiting = Waiting(tally, connection.filename)
 
     def run(self) -> None:
         """Walk over every table."""

@@ -97,6 +97,11 @@ CATALOGUE: dict[str, Sort] = {
         "leases have lapsed and nobody reaps them: no maintenance and no lease calls",
         "reaping is what maintenance and the next lease call would do as well",
     ),
+    "lease.dead": Sort(
+        _WARNING,
+        "leases are held by processes that have died, and nobody reaps them: no maintenance",
+        "reaping is what maintenance would do as well",
+    ),
     "job.due": Sort(
         _WARNING,
         "jobs are due and nobody promotes them: no maintenance and no lease calls in their scope",

@@ -6,11 +6,14 @@ ordinary rhythm is not even worth a warning. Times are compared within one page 
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 
 from litequeue.model import Event, JobState
+from litequeue.sqlite import filesystem, presence
 from litequeue.sqlite.findings import Tally
 from litequeue.sqlite.invariants import Stored
+from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.statements import SQL
 
@@ -25,10 +28,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 class Waiting:
     """Counts what waits, and what lies where no clock has been."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, path: str) -> None:
         self._tally = tally
+        is_sound = filesystem.judge(filesystem.kind_of(os.path.dirname(path))) == "sound"
+        self._place = Place(path, 0o600, create=False, has_presence=is_sound)
         self._late_us = 0
         self._holders: set[int | None] = set()
+        self._dead_holders: set[int | None] = set()
         self._jobs = 0
         self._dead = 0
         self._oldest: int | None = None
@@ -38,7 +44,9 @@ class Waiting:
     def begin(self, reader: Reader) -> None:
         """Begin a page."""
         self._late_us = _LATE_PASSES * reader.settings.reaper_interval_us
-        self._holders = {holder_id for holder_id, _ in reader.all(SQL.holders)}
+        holders = reader.all(SQL.holders)
+        self._holders = {holder_id for holder_id, _ in holders}
+        self._dead_holders = set(presence.dead(self._place, holders))
 
     def see(self, reader: Reader, job: Stored, events: list[Event]) -> None:
         """Look at one job."""
@@ -78,6 +86,8 @@ class Waiting:
             self._tally.add("lease.far", job_id=job.job_id)
         if job.lease_deadline > reader.lease_now and job.holder not in self._holders:
             self._tally.add("lease.holder", job_id=job.job_id)
+        if job.holder in self._dead_holders:
+            self._tally.add("lease.dead", job_id=job.job_id)
 
     def _gated(self, reader: Reader, job: Stored, events: list[Event]) -> None:
         settings = reader.settings.of(job.kind)

@@ -18,6 +18,7 @@ import pytest
 
 import litequeue
 from litequeue import JobState, Maintenance, NewJob, Queue, Transition
+from litequeue import maintenance as maintenance_module
 from litequeue.sqlite import gate, ofd, presence, upkeep
 from litequeue.testing import FakeClock
 
@@ -95,6 +96,27 @@ def test_whoever_runs_maintenance_notices_a_death_in_about_a_second(
     finally:
         maintenance.stop()
         thread.join()
+
+
+def test_a_death_is_noticed_in_the_middle_of_a_long_pass(
+    queue: Queue, path: str, processes: Children, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass with much to do looks between its steps (V11)."""
+    monkeypatch.setattr(maintenance_module, "_PROBE_S", 0.0)
+    queue.set("completed_retention", 0.000001)
+    job_id = queue.enqueue("held", priority=0).job_id
+    killed = processes.start(_lease, path, "w", 1)
+    killed.hear()
+    queue.enqueue_many(NewJob("done") for _ in range(20))
+    queue.complete_many(queue.lease_many(20))
+
+    def kill() -> int:
+        killed.kill()
+        return 0
+
+    monkeypatch.setattr(queue, "pull_in", kill)  # what comes after the pass has looked for the dead
+    assert Maintenance(queue).run_once().reaped == 1
+    assert queue.get(job_id).last_error == "worker died"
 
 
 def test_a_killer_of_its_workers_is_dead_after_its_attempts_without_waiting_for_deadlines(
@@ -175,6 +197,19 @@ def test_two_processes_of_one_worker_id_do_not_share_their_fate(queue: Queue, pa
     assert queue.get(kept).state is JobState.LEASED
     other.say("go on")
     assert other.hear() == "conflicts 0"
+
+
+def test_doctor_tells_of_a_dead_holder_and_mends_it(queue: Queue, path: str, processes: Children) -> None:
+    """A warning as long as nobody maintains the file; reaping loses nothing (V11)."""
+    job_id = queue.enqueue("work").job_id
+    killed = processes.start(_lease, path, "w", 1)
+    killed.hear()
+    assert "lease.dead" not in {finding.code for finding in litequeue.doctor(path).findings}
+    killed.kill()
+    (found,) = [finding for finding in litequeue.doctor(path).findings if finding.code == "lease.dead"]
+    assert (found.severity, found.count, found.examples) == ("warning", 1, (str(job_id),))
+    assert litequeue.doctor(path, fix=True).mended == ("reaped leases of processes that have died: 1",)
+    assert queue.get(job_id).state is JobState.RETRYABLE
 
 
 def test_two_handles_of_one_process_are_two_holders(queue: Queue, path: str) -> None:
