@@ -96,7 +96,7 @@ def crash() -> Callable[[Queue], None]:
     """Let go of a handle as `kill -9` does: nothing that it holds is released."""
 
     def go(handle: Queue) -> None:
-        handle._store.holdings.start_afresh()
+        handle._store.holdings.start_afresh(is_open=False)
         handle.close()
 
     return go

@@ -44,7 +44,7 @@ class Handle:
     """The connections of one queue handle.
 
     `equip` is called with each new connection that writes; `start_afresh` in a forked child, where nothing that the
-    parent held is this process's.
+    parent held is this process's, with whether the handle is open.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Handle:
         timeout_s: float,
         *,
         equip: Callable[[apsw.Connection], None],
-        start_afresh: Callable[[], None],
+        start_afresh: Callable[[bool], None],
     ) -> None:
         self.place = place
         self.timeout_s = timeout_s
@@ -235,7 +235,7 @@ class Handle:
         self._closing = threading.Lock()
         self._closer = None
         self.gate.close()
-        self._start_afresh()
+        self._start_afresh(self.is_usable)
 
     # --- opening and letting go
 

@@ -76,9 +76,10 @@ class Holdings:
         self.holder_id = None
         self.presence.release()
 
-    def start_afresh(self) -> None:
-        """Hold nothing: in a forked child, where all of it is the parent's."""
+    def start_afresh(self, *, is_open: bool) -> None:
+        """Hold nothing: in a forked child, where all of it is the parent's. An open handle is open there as well."""
         self.presence.close()
-        self.presence.attend()
+        if is_open:
+            self.presence.attend()
         self.holder_id = None
         self.leases = {}

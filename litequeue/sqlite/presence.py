@@ -47,11 +47,9 @@ class Presence:
         """Return the identity of the sidecar, opening it if need be; `None` where presence says nothing."""
         if self._descriptor is None and self._is_possible:
             try:
-                self._descriptor = open_sidecar(self._place.lock_path, self._place.mode)
+                self._use(open_sidecar(self._place.lock_path, self._place.mode))
             except OSError as exc:
                 self._give_up(exc)
-            else:
-                self._sidecar = _identity(self._descriptor)
         return self._sidecar
 
     def hold(self, holder_id: int) -> bool:
@@ -73,8 +71,12 @@ class Presence:
 
     def attend(self) -> None:
         """Say that a handle is open on the file, connected or not, until this is closed."""
-        if self.sidecar() is not None and self._descriptor is not None:
-            with contextlib.suppress(OSError):
+        if not self._is_possible:
+            return
+        with contextlib.suppress(OSError):  # the first lease tries again, and tells
+            if self._descriptor is None:
+                self._use(open_sidecar(self._place.lock_path, self._place.mode, create=False))
+            if self._descriptor is not None:
                 ofd.share(self._descriptor, _ATTENDANCE, 1)
 
     def release(self) -> None:
@@ -91,6 +93,10 @@ class Presence:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+
+    def _use(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._sidecar = _identity(descriptor)
 
     def _give_up(self, exc: OSError) -> None:
         self.close()

@@ -366,12 +366,12 @@ class Store:
         self._log.watch(connection)
         self._synchronous = _FULL
 
-    def _start_afresh(self) -> None:
+    def _start_afresh(self, is_open: bool) -> None:
         self._epoch += 1
         self._may_come_back = False
         self._context = None
         self._is_guarding = False
-        self.holdings.start_afresh()
+        self.holdings.start_afresh(is_open=is_open)
 
     def translated(self, exc: BaseException) -> BaseException:
         """Return the error of this package that says the same, or the error itself when it is the caller's own."""

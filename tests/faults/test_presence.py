@@ -19,7 +19,7 @@ import pytest
 import litequeue
 from litequeue import JobState, Maintenance, NewJob, Queue, Transition
 from litequeue import maintenance as maintenance_module
-from litequeue.sqlite import gate, ofd, presence, upkeep
+from litequeue.sqlite import gate, ofd, opening, presence, upkeep
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -298,6 +298,26 @@ def test_a_fork_is_a_holder_of_its_own(queue: Queue, path: str, processes: Child
     assert queue.get(first).state is JobState.COMPLETED
 
 
+def _close_and_fork(parent: Parent, path: str) -> None:
+    """Open, close, and fork; the fork lives on."""
+    litequeue.open(path).close()
+    if os.fork() == 0:
+        sys.stdin.close()
+        parent.say("started")
+    signal.pause()
+
+
+def test_a_fork_of_a_process_that_has_closed_its_handle_uses_no_file(path: str, processes: Children) -> None:
+    """Who has a handle open is asked by a restore, and a closed one is not open in a child either."""
+    child = processes.start(_close_and_fork, path)
+    assert child.hear() == "started"
+    place = opening.resolve(path, create=False, mode=0o600, allow_network=False)
+    assert not presence.is_attended(place)
+    with litequeue.open(path):
+        assert presence.is_attended(place)
+    assert not presence.is_attended(place)
+
+
 # --- when nothing can be said
 
 
@@ -352,7 +372,7 @@ def test_a_sidecar_that_cannot_be_opened_costs_presence_and_not_the_lease(
 ) -> None:
     """No descriptor is left for it: the lease is taken, a warning says what it means."""
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **__: object) -> int:
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(presence, "open_sidecar", refuse)

@@ -107,7 +107,7 @@ class Both:
         self.handles.remove(handle)
         if handle.queue._store.holdings.holder_id is not None:
             self.dead[handle.queue._store.holdings.holder_id] = handle.number
-        handle.queue._store.holdings.start_afresh()
+        handle.queue._store.holdings.start_afresh(is_open=False)
         handle.queue.close()
 
     def problems(self) -> list[str]:

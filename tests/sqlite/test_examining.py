@@ -109,7 +109,7 @@ def path(tmp_path: Path) -> Path:
     queue.enqueue("ready")
     counts = queue.stats().counts
     assert all(counts[state] for state in JobState)
-    queue._store.holdings.start_afresh()
+    queue._store.holdings.start_afresh(is_open=False)
     queue.close()
     return path
 
