@@ -1,14 +1,21 @@
 -- Every statement that the queue runs, named. A part is text that several statements share, put in where <name> stands.
 -- Indexes are pinned where the planner has been seen to choose badly (DESIGN §2). A write on a job always matches its
 -- full key and its generation, and the number of changed rows is checked.
+--
+-- A row sought by all columns of an index is compared a second time, as +column: in a damaged b-tree whose rows are out
+-- of order, SQLite may stop at the wanted row's neighbour, and believes that it is the one. The + keeps the comparison
+-- out of the seek; it costs a few instructions on a row that is read anyway.
 
 -- part: row
 job.scope, job.state, job.priority, job.created_at, job.job_id, job.kind, job.attempts, job.reaps, job.max_attempts,
 job.lease_generation, job.worker_id, job.lease_deadline, job.beats, job.checkpoints, job.last_beat_at, job.not_before,
 job.expires_at, job.finished_at, job.idempotency_key, length(job.events)
 
+-- part: of_job
+job_id = :job_id AND +job_id = :job_id
+
 -- part: key
-scope = ? AND state = ? AND priority = ? AND created_at = ? AND job_id = ?
+scope = ? AND state = ? AND priority = ? AND created_at = ? AND <of_job>
 
 -- part: record
 job.job_id, job.scope, job.state, job.priority, job.created_at, job.kind, job.attempts, job.reaps, job.max_attempts,
@@ -18,8 +25,18 @@ continuation.data, continuation.progress, continuation.note, body.payload, outco
 
 -- part: own_body
 -- The rest of the key is for damaged files: a flipped bit makes one job's id its neighbour's.
-body.job_id = job.job_id AND body.scope = job.scope AND body.priority = job.priority
+body.job_id = job.job_id AND +body.job_id = job.job_id AND body.scope = job.scope AND body.priority = job.priority
     AND body.created_at = job.created_at
+
+-- part: own_outcome
+outcome.job_id = job.job_id AND +outcome.job_id = job.job_id
+
+-- part: own_continuation
+continuation.job_id = job.job_id AND +continuation.job_id = job.job_id
+
+-- part: job_of_body
+job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6) AND job.priority = body.priority
+    AND job.created_at = body.created_at AND job.job_id = body.job_id AND +job.job_id = body.job_id
 
 -- ## What every process agrees on
 
@@ -91,21 +108,21 @@ VALUES (?, ?, ?, ?, ?, ?, 0, 0, ?, 0, 0, 0, ?, ?, ?, ?);
 INSERT INTO litequeue_body (job_id, scope, priority, created_at, payload) VALUES (?, ?, ?, ?, ?);
 
 -- name: body_replace
-UPDATE litequeue_body SET priority = ?, created_at = ?, payload = ? WHERE job_id = ?;
+UPDATE litequeue_body SET priority = ?, created_at = ?, payload = ? WHERE <of_job>;
 
 -- name: row_by_id
 -- One statement over body and job: separate seeks miss a job that moves between them (DESIGN §2). CROSS JOIN keeps the
 -- order of the tables, whatever ANALYZE has found.
 SELECT <row>
 FROM litequeue_body AS body
-CROSS JOIN litequeue_job AS job NOT INDEXED ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
-    AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
-WHERE body.job_id = ?;
+CROSS JOIN litequeue_job AS job NOT INDEXED ON <job_of_body>
+WHERE body.job_id = :job_id AND +body.job_id = :job_id;
 
 -- name: row_by_key
+-- Without the CAST SQLite would put the wanted key in the place of the column that is compared again.
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_key
 WHERE job.idempotency_key IS NOT NULL AND job.state IN (0, 1, 3, 5)
-    AND job.scope = ? AND job.kind = ? AND job.idempotency_key = ?;
+    AND job.scope = ? AND job.kind = ? AND job.idempotency_key = CAST(:key AS TEXT) AND +job.idempotency_key = :key;
 
 -- name: row_by_done_key
 -- The window after completion; finished_at is in the index, so a key's earlier runs are not walked.
@@ -127,10 +144,10 @@ ON CONFLICT (job_id) DO UPDATE SET priority = excluded.priority, not_before = ex
     expires_at = excluded.expires_at, max_attempts = excluded.max_attempts, payload = excluded.payload;
 
 -- name: rerun
-SELECT priority, not_before, expires_at, max_attempts, payload FROM litequeue_rerun WHERE job_id = ?;
+SELECT priority, not_before, expires_at, max_attempts, payload FROM litequeue_rerun WHERE <of_job>;
 
 -- name: rerun_remove
-DELETE FROM litequeue_rerun WHERE job_id = ?;
+DELETE FROM litequeue_rerun WHERE <of_job>;
 
 -- name: pages_used
 -- What max_bytes limits: the pages in use, without those that deleted jobs have left for reuse.
@@ -166,18 +183,19 @@ WHERE state = 0 AND scope = ? AND kind >= ? AND kind < ? ORDER BY kind LIMIT 1;
 SELECT <row>, body.payload
 FROM litequeue_job AS job NOT INDEXED
 LEFT JOIN litequeue_body AS body ON <own_body>
-WHERE job.scope = ? AND job.state = 0 AND job.priority = ? AND job.created_at = ? AND job.job_id = ?;
+WHERE job.scope = ? AND job.state = 0 AND job.priority = ? AND job.created_at = ? AND job.job_id = :job_id
+    AND +job.job_id = :job_id;
 
 -- name: lease
 UPDATE litequeue_job
 SET state = 1, attempts = attempts + 1, lease_generation = lease_generation + 1, worker_id = ?, holder = ?,
     leased_at = ?, lease_deadline = ?, events = CAST(events || ? AS BLOB)
-WHERE scope = ? AND state = 0 AND priority = ? AND created_at = ? AND job_id = ? AND lease_generation = ?;
+WHERE scope = ? AND state = 0 AND priority = ? AND created_at = ? AND <of_job> AND lease_generation = ?;
 
 -- ## What a holder says: each matches the full key, the worker and the generation
 
 -- part: fence
-scope = ? AND state = 1 AND priority = ? AND created_at = ? AND job_id = ? AND worker_id = ? AND lease_generation = ?
+scope = ? AND state = 1 AND priority = ? AND created_at = ? AND <of_job> AND worker_id = ? AND lease_generation = ?
 
 -- name: held
 SELECT <row> FROM litequeue_job AS job NOT INDEXED WHERE <fence>;
@@ -194,7 +212,7 @@ ON CONFLICT (job_id) DO UPDATE SET data = excluded.data, progress = coalesce(exc
     note = coalesce(excluded.note, note);
 
 -- name: continuation_remove
-DELETE FROM litequeue_continuation WHERE job_id = ?;
+DELETE FROM litequeue_continuation WHERE <of_job>;
 
 -- ## Moves: every transition but the lease
 
@@ -223,13 +241,13 @@ INSERT INTO litequeue_outcome (job_id, result, last_error) VALUES (?, ?, ?)
 ON CONFLICT (job_id) DO UPDATE SET result = excluded.result, last_error = excluded.last_error;
 
 -- name: outcome_remove
-DELETE FROM litequeue_outcome WHERE job_id = ?;
+DELETE FROM litequeue_outcome WHERE <of_job>;
 
 -- name: job_remove
 DELETE FROM litequeue_job WHERE <key> AND lease_generation = ?;
 
 -- name: body_remove
-DELETE FROM litequeue_body WHERE job_id = ?;
+DELETE FROM litequeue_body WHERE <of_job>;
 
 -- ## Upkeep: candidates only, in the order and number asked for
 
@@ -284,19 +302,18 @@ SELECT min(not_before) FROM litequeue_job INDEXED BY litequeue_job_due WHERE sta
 -- name: record
 SELECT <record>
 FROM litequeue_body AS body
-CROSS JOIN litequeue_job AS job NOT INDEXED ON job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6)
-    AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
-LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
-LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
-WHERE body.job_id = ?;
+CROSS JOIN litequeue_job AS job NOT INDEXED ON <job_of_body>
+LEFT JOIN litequeue_outcome AS outcome ON <own_outcome>
+LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
+WHERE body.job_id = :job_id AND +body.job_id = :job_id;
 
 -- name: records
 -- One page of one scope and state, in key order, after a place in it; a kind filter is (exact, from, below).
 SELECT <record>
 FROM litequeue_job AS job NOT INDEXED
 LEFT JOIN litequeue_body AS body ON <own_body>
-LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
-LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
+LEFT JOIN litequeue_outcome AS outcome ON <own_outcome>
+LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
 WHERE job.scope = ? AND job.state = ? AND (job.priority, job.created_at, job.job_id) > (?, ?, ?)
     AND (?6 IS NULL OR job.kind = ?6 OR (job.kind >= ?7 AND job.kind < ?8))
 ORDER BY job.priority, job.created_at, job.job_id LIMIT ?9;
@@ -327,17 +344,15 @@ SELECT job.scope, job.state, job.priority, job.created_at, job.job_id, job.kind,
     job.checkpoints, job.last_beat_at, job.not_before, job.expires_at, job.finished_at, job.idempotency_key, job.events,
     body.job_id IS NOT NULL, body.payload, outcome.result, continuation.job_id IS NOT NULL, continuation.progress
 FROM litequeue_job AS job NOT INDEXED
-LEFT JOIN litequeue_body AS body ON body.job_id = job.job_id AND body.scope = job.scope
-    AND body.priority = job.priority AND body.created_at = job.created_at
-LEFT JOIN litequeue_outcome AS outcome ON outcome.job_id = job.job_id
-LEFT JOIN litequeue_continuation AS continuation ON continuation.job_id = job.job_id
+LEFT JOIN litequeue_body AS body ON <own_body>
+LEFT JOIN litequeue_outcome AS outcome ON <own_outcome>
+LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
 WHERE (job.scope, job.state, job.priority, job.created_at, job.job_id) > (?, ?, ?, ?, ?)
 ORDER BY job.scope, job.state, job.priority, job.created_at, job.job_id LIMIT ?;
 
 -- part: jobs_of_body
 SELECT count(*) FROM litequeue_job AS job NOT INDEXED
-WHERE job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6) AND job.priority = body.priority
-    AND job.created_at = body.created_at AND job.job_id = body.job_id
+WHERE <job_of_body>
 
 -- part: leases_of_body
 SELECT count(*) FROM litequeue_job AS job NOT INDEXED

@@ -121,7 +121,8 @@ def _plan(queue: Queue, name: str) -> list[str]:
     assert connection is not None
     sql = getattr(SQL, name)
     numbered = [int(number) for number in re.findall(r"\?(\d+)", sql)]
-    bindings = (None,) * max(len(re.findall(r"\?(?!\d)", sql)), *numbered, 0)
+    named = set(re.findall(r":[a-z]\w*", sql))
+    bindings = (None,) * max(len(re.findall(r"\?(?!\d)", sql)) + len(named), *numbered, 0)
     return [str(row[3]) for row in connection.execute(sql, bindings, explain=2).fetchall()]
 
 
