@@ -72,7 +72,11 @@ def refuse_target(path: str, source: str, *, overwrite: bool) -> None:
         raise CannotOpen(path, "a queue is in use by this name")
     if name.endswith(PARTIAL_SUFFIX):
         raise CannotOpen(path, "names that end so are those of unfinished files")
-    reason = why_not(path, create=True) if not os.path.lexists(path) or overwrite else "it exists already"
+    reason = (
+        why_not(path, create=True)
+        if not os.path.lexists(path) or overwrite
+        else "it exists already (`overwrite` replaces it)"
+    )
     if reason is None and not os.access(folder, os.W_OK | os.X_OK):
         reason = f"no permission to write in {folder}"
     if reason is not None:
