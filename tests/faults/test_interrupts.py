@@ -43,29 +43,34 @@ class Interrupted(NamedTuple):
     says_done: bool
 
 
-def _interrupt_at(nth: int, work: Callable[[], object]) -> Interrupted:
-    """Raise at the n-th function that `work` enters."""
-    left = nth
-    place = ""
+class Interrupter:
+    """Raises once, at the n-th function that this thread enters; `place` is where, empty before."""
 
-    def at_each_call(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal left, place
+    def __init__(self, nth: int) -> None:
+        self.place = ""
+        self._nth = self._left = nth
+        sys.setprofile(self._at_each_event)
+
+    def _at_each_event(self, frame: FrameType, event: str, _argument: object) -> None:
         if event == "call":
-            left -= 1
-            if left == 0:
-                place = f"{nth} {Path(frame.f_code.co_filename).name} {frame.f_code.co_qualname}"
+            self._left -= 1
+            if self._left == 0:
+                self.place = f"{self._nth} {Path(frame.f_code.co_filename).name} {frame.f_code.co_qualname}"
                 sys.setprofile(None)
                 raise Interrupt
 
-    sys.setprofile(at_each_call)
+
+def _interrupt_at(nth: int, work: Callable[[], object]) -> Interrupted:
+    """Raise at the n-th function that `work` enters."""
+    interrupter = Interrupter(nth)
     try:
         work()
     except BaseException as exc:  # noqa: BLE001 - also what an interrupt has led to
         says_done = any("had been committed" in note for note in getattr(exc, "__notes__", []))
-        return Interrupted(place, type(exc).__name__, says_done)
+        return Interrupted(interrupter.place, type(exc).__name__, says_done)
     finally:
         sys.setprofile(None)
-    return Interrupted(place, None, says_done=True)
+    return Interrupted(interrupter.place, None, says_done=True)
 
 
 def _transact(queue: Queue) -> None:
@@ -137,19 +142,7 @@ def test_an_interrupted_verb_tells_whether_it_was_committed_and_leaves_the_file_
 
 def _fork_interrupted_at(nth: int, queue: Queue) -> tuple[str, int]:
     """Fork, raise at the n-th function that the hooks enter, in parent and child; return where, and the child's end."""
-    left = nth
-    place = ""
-
-    def at_each_call(frame: FrameType, event: str, _argument: object) -> None:
-        nonlocal left, place
-        if event == "call":
-            left -= 1
-            if left == 0:
-                place = f"{nth} {Path(frame.f_code.co_filename).name} {frame.f_code.co_qualname}"
-                sys.setprofile(None)
-                raise Interrupt
-
-    sys.setprofile(at_each_call)
+    interrupter = Interrupter(nth)
     pid = os.fork()  # Python prints what a hook raises, and goes on
     sys.setprofile(None)
     if pid == 0:
@@ -158,7 +151,7 @@ def _fork_interrupted_at(nth: int, queue: Queue) -> tuple[str, int]:
         except BaseException:  # noqa: BLE001 - told by the status
             os._exit(1)
         os._exit(0)
-    return place, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return interrupter.place, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def _interrupt_forks_everywhere(parent: Parent, path: str) -> None:
