@@ -13,6 +13,7 @@ import errno
 import os
 import stat
 import time
+from collections.abc import Iterator
 
 import apsw
 
@@ -135,6 +136,19 @@ def _why_not_beside(path: str) -> str | None:
         if status.st_nlink > 1:
             return f"{what} has {status.st_nlink} names (hard links), and commits by one are lost to the others"
     return None
+
+
+@contextlib.contextmanager
+def immediate(connection: apsw.Connection) -> Iterator[None]:
+    """Write for the length of a `with` block, outside of any verb; whatever ends it but its end rolls it back."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def pragma(connection: apsw.Connection, text: str) -> object:

@@ -168,8 +168,7 @@ def _notice_boot(connection: apsw.Connection, place: Place, clock: Clock) -> Non
     reader = Reader(connection, 0, 0, Settings())
     if reader.all(SQL.host)[0][0] == boot_id:
         return
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with connections.immediate(connection):
         living = presence.living(place, reader.all(SQL.holders))
         if living:
             _log.warning("%s: a new boot id while holders %s live: not believed", place.path, living)
@@ -178,8 +177,3 @@ def _notice_boot(connection: apsw.Connection, place: Place, clock: Clock) -> Non
             connection.execute(SQL.host_booted, (boot_id, latest + 1 - clock.monotonic_us()))
             connection.execute(SQL.holders_clear)
             connection.execute(SQL.settings_changed)
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

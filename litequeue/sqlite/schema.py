@@ -14,7 +14,7 @@ import apsw
 
 from litequeue.clock import Clock
 from litequeue.errors import NotAQueue, SchemaMismatch, StorageCorrupt
-from litequeue.sqlite.connection import PAGE_BYTES, check_encoding, pragma, use_wal
+from litequeue.sqlite.connection import PAGE_BYTES, check_encoding, immediate, pragma, use_wal
 
 VERSION = 1
 APPLICATION_ID = 0x6C517565
@@ -62,8 +62,7 @@ def create(connection: apsw.Connection, path: str, clock: Clock) -> None:
     pragma(connection, "auto_vacuum = INCREMENTAL")
     use_wal(connection, path)
     pragma(connection, "synchronous = FULL")
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with immediate(connection):
         if is_new(connection, path):
             connection.execute(_text()).fetchall()
             pragma(connection, f"application_id = {APPLICATION_ID}")
@@ -73,11 +72,6 @@ def create(connection: apsw.Connection, path: str, clock: Clock) -> None:
             connection.execute(
                 "INSERT INTO litequeue_host (id, boot_id, lease_offset) VALUES (1, ?, 0)", (clock.boot_id(),)
             )
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def check(connection: apsw.Connection, path: str) -> None:

@@ -19,7 +19,7 @@ from typing import cast
 import apsw
 
 from litequeue.sqlite import opening
-from litequeue.sqlite.connection import pragma
+from litequeue.sqlite.connection import immediate, pragma
 from litequeue.sqlite.statements import SQL
 
 _LOG_HEADER_BYTES = 32
@@ -38,14 +38,8 @@ def is_dead(connection: apsw.Connection, path: str) -> bool:
         if _has_no_frame(connection, path):
             return True
         pragma(connection, "synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with immediate(connection):
             connection.execute(SQL.settings_changed)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
     except apsw.Error:
         return False
     return True
