@@ -21,7 +21,7 @@ import apsw
 
 from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, QueueFull, StorageCorrupt
 from litequeue.sqlite import schema
-from litequeue.sqlite.connection import Patience, close_last, connect, pragma, use_wal
+from litequeue.sqlite.connection import Patience, close_last, connect, immediate, pragma, use_wal
 from litequeue.sqlite.failures import translate
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.visiting import Inherited
@@ -95,10 +95,9 @@ def finish(made: str, path: str) -> int:
         schema.check(connection, path)
         use_wal(connection, path)
         pragma(connection, "synchronous = FULL")
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute(SQL.host_unbooted)
-        connection.execute(SQL.holders_clear)
-        connection.execute("COMMIT")
+        with immediate(connection):
+            connection.execute(SQL.host_unbooted)
+            connection.execute(SQL.holders_clear)
         said = str(pragma(connection, "integrity_check(1)"))
         if said != "ok":
             raise StorageCorrupt(f"{path} is damaged: {' '.join(said.split())}")

@@ -298,6 +298,27 @@ def test_a_fork_is_a_holder_of_its_own(queue: Queue, path: str, processes: Child
     assert queue.get(first).state is JobState.COMPLETED
 
 
+def _fork_and_die(parent: Parent, path: str) -> None:
+    """Open, and fork; the fork lives on and does nothing."""
+    queue = litequeue.open(path)
+    if os.fork() == 0:
+        sys.stdin.close()
+        parent.say(str(os.getpid()))
+        signal.pause()
+    signal.pause()
+    queue.close()
+
+
+def test_a_fork_has_its_parents_handle_open_before_it_uses_it(path: str, processes: Children) -> None:
+    """A restore must not replace what it is about to use, also when the parent has died (G2)."""
+    killed = processes.start(_fork_and_die, path)
+    fork = int(killed.hear())
+    place = opening.resolve(path, create=False, mode=0o600, allow_network=False)
+    killed.kill()
+    assert presence.is_attended(place)
+    os.kill(fork, signal.SIGKILL)
+
+
 def _close_and_fork(parent: Parent, path: str) -> None:
     """Open, close, and fork; the fork lives on."""
     litequeue.open(path).close()

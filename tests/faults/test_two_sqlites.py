@@ -22,7 +22,7 @@ import pytest
 
 import litequeue
 from litequeue import ANY, JobState, LiteQueueError, QueueBusy, UsageError
-from litequeue.sqlite import anchor, intruders
+from litequeue.sqlite import anchor, intruders, ofd
 from litequeue.sqlite.gate import Gate
 
 if TYPE_CHECKING:
@@ -443,3 +443,24 @@ def test_the_anchor_is_let_go_with_the_last_handle(path: str) -> None:
     second.enqueue("work")
     second.close()
     assert not Path(f"{path}-wal").exists()
+
+
+def _close_one_of_two(parent: Parent, path: str) -> None:
+    """Close one of two handles, drop SQLite's own locks as an intruder does, and tell which ranges are locked still."""
+    queue, closed = litequeue.open(path), litequeue.open(path)
+    queue.enqueue("work")
+    closed.close()
+    locked = []
+    for suffix, start, length in anchor._RANGES:
+        os.close(os.open(path + suffix, os.O_RDWR))
+        descriptor = os.open(path + suffix, os.O_RDWR)
+        locked.append(ofd.is_locked(descriptor, start, length))
+        os.close(descriptor)
+    parent.result(locked)
+    os._exit(0)
+
+
+@pytest.mark.skipif(not ofd.HAS_LOCKS, reason="this platform has no such locks")
+def test_the_anchor_is_held_again_when_another_handle_has_closed(path: str, processes: Children) -> None:
+    """It is let go of for every closing; what is still open has to have it back (DESIGN §3)."""
+    assert processes.run(_close_one_of_two, path) == [True, True]
