@@ -1,0 +1,323 @@
+"""What each verb costs: pages written, syncs, statements run, and what is asked of the system (DESIGN §2, §5, §7).
+
+The file is so small that each of its trees is one page, so the pages of a commit are the trees that it changes, and no
+split comes in the way. Everything is counted, nothing timed; a number that changes is to be changed here by hand.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import apsw
+import pytest
+
+import litequeue
+from harness.failing import Disk, Sort
+from litequeue import NewJob
+from litequeue.testing import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+    from types import FrameType
+    from uuid import UUID
+
+    from litequeue import Lease, Queue
+    from litequeue.sqlite.store import Durability
+
+BATCH = 100
+_NOT_COUNTED = frozenset({"fspath", "getpid", "statvfs"})
+"""The first asks nobody, the second next to nothing; the free space is asked for at most ten times a second."""
+
+
+class Cost(NamedTuple):
+    """What a verb costs once everything is warm."""
+
+    pages: int
+    """Frames in the write-ahead log: the trees that it changes, in a file where each is one page."""
+    statements: int
+    """Run, BEGIN and COMMIT among them."""
+    is_durable: bool = False
+    """Whether the mode `enqueue` syncs it."""
+    draws: int = 0
+    """Requests for random bytes: the ids of new jobs."""
+
+
+class Found(NamedTuple):
+    """What was counted."""
+
+    pages: int
+    statements: list[str]
+    syncs: int
+    prepared: int
+    """Statements that apsw's cache did not have."""
+    is_compiling: bool
+    """Whether SQLite compiled anything: one of those, or one that it compiles again for other bindings."""
+    asked: dict[str, int]
+
+
+def _call(verb: Callable[[Queue], object]) -> Callable[[Queue], Callable[[], object]]:
+    return lambda queue: lambda: verb(queue)
+
+
+def _lease(queue: Queue) -> Lease:
+    lease = queue.lease_next()
+    assert lease is not None
+    return lease
+
+
+def _held(verb: Callable[[Lease], object]) -> Callable[[Queue], Callable[[], object]]:
+    def prepare(queue: Queue) -> Callable[[], object]:
+        lease = _lease(queue)
+        return lambda: verb(lease)
+
+    return prepare
+
+
+def _checkpointed(queue: Queue) -> Callable[[], object]:
+    lease = _lease(queue)
+    lease.checkpoint(b"half")
+    return lease.complete
+
+
+def _waiting(queue: Queue) -> UUID:
+    return queue.enqueue("work").job_id
+
+
+def _dead(queue: Queue) -> UUID:
+    lease = _lease(queue)
+    lease.fail("boom", retryable=False)
+    return lease.job_id
+
+
+def _named(
+    make: Callable[[Queue], UUID], verb: Callable[[Queue, UUID], object]
+) -> Callable[[Queue], Callable[[], object]]:
+    def prepare(queue: Queue) -> Callable[[], object]:
+        job_id = make(queue)
+        return lambda: verb(queue, job_id)
+
+    return prepare
+
+
+_keys = iter(range(1_000_000))
+
+VERBS: dict[str, tuple[Callable[[Queue], Callable[[], object]], Cost]] = {
+    "enqueue": (_call(lambda q: q.enqueue("work", "payload")), Cost(3, 5, is_durable=True, draws=1)),
+    "enqueue with a key": (
+        _call(lambda q: q.enqueue("work", idempotency_key=str(next(_keys)))),
+        Cost(4, 7, is_durable=True, draws=1),
+    ),
+    "enqueue delayed": (_call(lambda q: q.enqueue("work", delay=50)), Cost(3, 5, is_durable=True, draws=1)),
+    "enqueue that expires": (_call(lambda q: q.enqueue("work", expires=50)), Cost(4, 5, is_durable=True, draws=1)),
+    "lease": (_call(lambda q: q.lease_next()), Cost(3, 4)),
+    "lease of a kind": (_call(lambda q: q.lease_next(["work"])), Cost(3, 5)),
+    "extend": (_held(lambda lease: lease.extend()), Cost(2, 4)),
+    "checkpoint": (_held(lambda lease: lease.checkpoint(b"half")), Cost(3, 5)),
+    "note": (_held(lambda lease: lease.note("half")), Cost(1, 4)),
+    "complete": (_held(lambda lease: lease.complete()), Cost(2, 5)),
+    "complete with a result": (_held(lambda lease: lease.complete("result")), Cost(3, 5)),
+    "complete after a checkpoint": (_checkpointed, Cost(3, 6)),
+    "fail": (_held(lambda lease: lease.fail("boom")), Cost(4, 5)),
+    "fail for good": (_held(lambda lease: lease.fail("boom", retryable=False)), Cost(3, 5)),
+    "release": (_held(lambda lease: lease.release()), Cost(3, 4)),
+    "release for later": (_held(lambda lease: lease.release(delay=50)), Cost(3, 4)),
+    "cancel": (_named(_waiting, lambda q, job_id: q.cancel(job_id)), Cost(2, 4, is_durable=True)),
+    "cancel a leased job": (
+        _named(lambda q: _lease(q).job_id, lambda q, job_id: q.cancel(job_id)),
+        Cost(2, 4, is_durable=True),
+    ),
+    "retry": (_named(_dead, lambda q, job_id: q.retry(job_id)), Cost(2, 4, is_durable=True)),
+    "idle lease": (_call(lambda q: q.lease_next(["none"])), Cost(0, 7)),
+    "get": (_named(_waiting, lambda q, job_id: q.get(job_id)), Cost(0, 4)),
+}
+"""Each verb, and what it costs."""
+READS = {"idle lease", "get"}
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    """Give the disk of the test, which counts what SQLite asks of it."""
+    counting = Disk()
+    yield counting
+    counting.unregister()
+
+
+class _Counter:
+    """Counts what a handle does."""
+
+    def __init__(self, queue: Queue, disk: Disk) -> None:
+        self._log = queue._store._log
+        self._disk = disk
+        self._channels = (queue._store._writer, queue._store._reader)
+        self._connections: list[apsw.Connection] = []
+        self._statements: list[str] = []
+        self._is_compiling = False
+        self._asked: Counter[str] = Counter()
+        for channel in self._channels:
+            assert channel.connection is not None
+            self._connections.append(channel.connection)
+            self._watch_compiler(channel.connection)
+            self._watch_looks(channel.tripwire)
+
+    def count(self, call: Callable[[], object]) -> Found:
+        """Count what one call does."""
+        self._statements.clear()
+        self._is_compiling = False
+        self._asked.clear()
+        before = self._log._pages, self._misses()
+        self._disk.arm(None)
+        with self._traced():
+            call()
+        return Found(
+            self._log._pages - before[0],
+            list(self._statements),
+            self._disk.done[Sort.SYNC],
+            self._misses() - before[1],
+            self._is_compiling,
+            dict(self._asked),
+        )
+
+    @contextmanager
+    def _traced(self) -> Iterator[None]:
+        for connection in self._connections:
+            connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, self._ran)
+        before = sys.getprofile()
+        sys.setprofile(self._called)
+        try:
+            yield
+        finally:
+            sys.setprofile(before)
+            for connection in self._connections:
+                connection.trace_v2(0, None)
+
+    def _misses(self) -> int:
+        return sum(connection.cache_stats()["misses"] for connection in self._connections)
+
+    def _ran(self, event: dict[str, object]) -> None:
+        self._statements.append(str(event["sql"]).split("\n", 1)[0])
+
+    def _called(self, _frame: FrameType, event: str, function: object) -> None:
+        """Hear of each call of a built-in function; those of these modules are calls of the system."""
+        if event == "c_call" and getattr(function, "__module__", None) in ("posix", "fcntl"):
+            name = str(getattr(function, "__name__", ""))
+            if name not in _NOT_COUNTED:
+                self._asked[name] += 1
+
+    def _watch_compiler(self, connection: apsw.Connection) -> None:
+        """Hear of whatever SQLite compiles; its own count of that is cleared before a statement begins."""
+        authorize = connection.authorizer
+
+        def hear(action: int, first: str | None, second: str | None, third: str | None, fourth: str | None) -> int:
+            self._is_compiling = True
+            return apsw.SQLITE_OK if authorize is None else authorize(action, first, second, third, fourth)
+
+        connection.authorizer = hear
+
+    def _watch_looks(self, tripwire: object) -> None:
+        """Count the looks at the inodes of the three files, for which a foreign function is called."""
+        look = tripwire._identify  # type: ignore[attr-defined] # private, and none of the declared type
+
+        def counted(path: bytes) -> object:
+            self._asked["statx"] += 1
+            return look(path)
+
+        tripwire._identify = counted  # type: ignore[attr-defined] # as above
+
+
+def _found(path: Path, disk: Disk, durability: Durability, verb: str) -> Found:
+    """Count a verb at its third time."""
+    prepare, _ = VERBS[verb]
+    with litequeue.open(path, durability=durability, clock=FakeClock()) as queue:
+        queue.enqueue_many(NewJob("work", number) for number in range(6))
+        _lease(queue)  # the handle has its id and has done the upkeep of this second
+        counter = _Counter(queue, disk)
+        for _ in range(2):
+            prepare(queue)()
+        return counter.count(prepare(queue))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_writes_so_many_pages_and_runs_so_many_statements(path: Path, disk: Disk, verb: str) -> None:
+    """A page more is 6 µs more (DESIGN §2 "Dirty pages are the price of a single verb").
+
+    Once it is warm nothing is prepared, neither what the cache has lost nor what SQLite compiles again for a binding.
+    """
+    _, cost = VERBS[verb]
+    found = _found(path, disk, "normal", verb)
+    assert (found.pages, len(found.statements)) == (cost.pages, cost.statements), found.statements
+    assert (found.prepared, found.is_compiling) == (0, False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the calls are those of Linux")
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_asks_the_system_for_nothing_but_its_turn_and_the_inodes(path: Path, disk: Disk, verb: str) -> None:
+    """In and out of the gate, three files before it writes and two before it answers; ids cost one draw (DESIGN §3)."""
+    _, cost = VERBS[verb]
+    expected = {"statx": 2} if verb in READS else {"flock": 2, "statx": 5}
+    if cost.draws:
+        expected["urandom"] = cost.draws
+    assert _found(path, disk, "normal", verb).asked == expected
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("durability", ["full", "enqueue", "normal"])
+def test_a_verb_syncs_once_where_its_mode_says_so_and_never_elsewhere(
+    path: Path, disk: Disk, durability: Durability, verb: str
+) -> None:
+    """`full`: one for each commit; `enqueue`: for those that make or change jobs for good; `normal`: none (§7)."""
+    _, cost = VERBS[verb]
+    is_synced = verb not in READS and (durability == "full" or (durability == "enqueue" and cost.is_durable))
+    assert _found(path, disk, durability, verb).syncs == is_synced
+
+
+def test_a_checkpoint_syncs_the_log_and_then_the_file(path: Path, disk: Disk) -> None:
+    """What `normal` saves at each commit comes here, once for all of them (§7)."""
+    with litequeue.open(path, durability="normal") as queue:
+        queue.enqueue("work")
+        disk.arm(None)
+        assert queue.checkpoint_wal() == 0
+        assert disk.done[Sort.SYNC] == 2
+
+
+def _taken(verb: Callable[[Queue, list[Lease]], object]) -> Callable[[Queue], Callable[[], object]]:
+    def prepare(queue: Queue) -> Callable[[], object]:
+        leases = queue.lease_many(BATCH)
+        return lambda: verb(queue, leases)
+
+    return prepare
+
+
+BATCHES: dict[str, tuple[Callable[[Queue], Callable[[], object]], Cost]] = {
+    "enqueue_many": (
+        _call(lambda q: q.enqueue_many([NewJob("work") for _ in range(BATCH)])),
+        Cost(26, 3 + 2 * BATCH, is_durable=True, draws=1),
+    ),
+    "lease_many": (_call(lambda q: q.lease_many(BATCH)), Cost(30, 3 + BATCH)),
+    "extend_many": (_taken(lambda q, leases: q.extend_many(leases)), Cost(15, 2 + 2 * BATCH)),
+    "complete_many": (_taken(lambda q, leases: q.complete_many(leases)), Cost(24, 2 + 3 * BATCH)),
+    "fail_many": (_taken(lambda q, leases: q.fail_many(leases, "boom")), Cost(30, 2 + 3 * BATCH)),
+    "release_many": (_taken(lambda q, leases: q.release_many(leases)), Cost(31, 2 + 2 * BATCH)),
+}
+"""Batches of a hundred; the pages are an upper bound, because their trees do split."""
+
+
+@pytest.mark.parametrize("verb", BATCHES)
+def test_a_batch_of_a_hundred_costs_one_transaction(path: Path, disk: Disk, verb: str) -> None:
+    """One sync, one turn, one draw, less than a page for two jobs, and no statement that could be one for all."""
+    prepare, cost = BATCHES[verb]
+    with litequeue.open(path, durability="full", clock=FakeClock()) as queue:
+        queue.enqueue_many(NewJob("work", number) for number in range(4 * BATCH))
+        _lease(queue)
+        counter = _Counter(queue, disk)
+        prepare(queue)()
+        found = counter.count(prepare(queue))
+    assert found.pages <= cost.pages
+    assert found.prepared <= 4, "apsw keeps statements in a ring of 200 uses, which a batch turns over"
+    assert len(found.statements) == cost.statements, Counter(found.statements)
+    assert found.syncs == 1
+    assert found.asked.get("flock", 2) == 2
+    assert found.asked.get("urandom", 0) == cost.draws
