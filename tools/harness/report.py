@@ -103,6 +103,12 @@ class Report:
     """Figures by title; each row has the same columns as the first."""
     broken: list[str] = field(default_factory=list)
     """Every promise that was broken, with what is needed to see it again."""
+    surroundings: Mapping[str, Figure] = field(default_factory=dict)
+    """What else the figures belong to: the machine, where times are told."""
+    taken: Mapping[str, str] = field(default_factory=lambda: taken_with())  # noqa: PLW0108 - defined below
+    """What they were taken with; a report that is read back keeps its own."""
+    judges: bool = True
+    """Whether a run without a broken promise proves anything."""
 
     def add(self, title: str, rows: Sequence[Mapping[str, Figure]]) -> None:
         """Add a table."""
@@ -120,7 +126,8 @@ class Report:
             "seed": self.seed,
             "size": dict(self.size),
             "control": self.control,
-            "taken_with": taken_with(),
+            "taken_with": dict(self.taken),
+            "surroundings": dict(self.surroundings),
             "tables": self.tables,
             "broken_count": len(self.broken),
             "broken": self.broken[:MOST_BROKEN],
@@ -132,14 +139,17 @@ class Report:
         lines = [f"{self.harness}: seed {self.seed}, {size}"]
         if self.control is not None:
             lines.append(f"negative control: {self.control} (this run has to fail)")
-        lines.append(", ".join(f"{name} {value}" for name, value in taken_with().items()))
+        lines += [
+            ", ".join(f"{name} {value}" for name, value in told.items())
+            for told in (self.taken, self.surroundings)
+            if told
+        ]
         for title, rows in self.tables.items():
             lines += ["", title, *_aligned(rows)]
-        lines.append("")
         if not self.broken:
-            lines.append("no promise was broken")
+            lines += ["", "no promise was broken"] if self.judges else []
         else:
-            lines.append(f"BROKEN: {len(self.broken)}")
+            lines += ["", f"BROKEN: {len(self.broken)}"]
             lines += [f"  {textwrap.shorten(one, _SHOWN_CHARS)}" for one in self.broken[:MOST_BROKEN]]
         return "\n".join(lines)
 

@@ -1,0 +1,47 @@
+"""`tools/bench.py` in its short form: it runs, says what its figures belong to, and judges nothing by accident."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCH = Path(__file__).parent.parent.parent / "tools" / "bench.py"
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run([sys.executable, str(BENCH), *arguments], capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    return done.returncode, done.stdout
+
+
+@pytest.mark.slow
+def test_the_short_form_runs(tmp_path: Path) -> None:
+    """Every workload gives a figure, and each figure says what the live connection had; an earlier run is shown as is.
+
+    `ours` and `bare` at `full` and at `normal`: the pragmas are read back, and the floor's are the same (issue 4).
+    """
+    kept = tmp_path / "run.json"
+    status, told = _run("--short", "--seed", "1", "--json", str(kept))
+    assert status == 0
+    run: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+    assert [sample for sample in run["samples"] if sample["failed"]] == []
+    measured = [sample for sample in run["samples"] if sample["figures"]]
+    from benching.registry import workloads  # noqa: PLC0415
+
+    assert {sample["workload"] for sample in measured} >= {workload.name for workload in workloads()} - {"wake-up"}
+    for sample in measured:
+        synchronous = {"normal": 1, "full": 2}[sample["durability"]]
+        assert sample["has"] | {"sqlite": ""} == {
+            "page_size": 2048,
+            "journal_mode": "wal",
+            "synchronous": synchronous,
+            "sqlite": "",
+        }
+    assert {"cpu", "cores", "kernel", "file system", "load"} <= run["surroundings"].keys()
+    status, again = _run("--from", str(kept))
+    assert (status, again) == (0, told)

@@ -1,0 +1,1 @@
+"""What is measured in the peers' environment: a module for each library."""

@@ -1,0 +1,1 @@
+"""What is measured in this project's own environment."""

@@ -1,0 +1,136 @@
+"""This package, by its public verbs.
+
+Only two things reach behind them: the rows that stay leased when this process has gone (a handle that is closed gives
+back what it holds), and the count of syncs, for which SQLite's file system is wrapped before the file is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+import litequeue
+from benching.subject import Unsupported
+from litequeue import Lease, NewJob, Queue
+
+_KIND = "work"
+_YEAR_S = 31_536_000
+_FILL_STEP = 5_000
+_BUSY_S = 60.0
+
+
+class Subject:
+    """A queue of this package."""
+
+    name = "ours"
+    serves_threads = True
+
+    def __init__(self) -> None:
+        self._last: UUID | None = None
+        self._syncs: Callable[[], int] | None = None
+
+    def open(self, folder: str, durability: str) -> None:
+        """Open the queue as a user does."""
+        mode = cast("litequeue.sqlite.store.Durability", durability)
+        self._queue: Queue = litequeue.open(Path(folder, "app.queue"), durability=mode, busy_timeout=_BUSY_S)
+
+    def pragmas(self) -> dict[str, object]:
+        """Ask from inside a transaction, so it is the connection that writes."""
+        asked = ("page_size", "journal_mode", "synchronous")
+        with self._queue.transaction() as tx:
+            told = {name: tx.execute(f"PRAGMA {name}")[0][0] for name in asked}
+            return {**told, "sqlite": tx.execute("SELECT sqlite_version()")[0][0]}
+
+    def enqueue(self, payload: bytes) -> None:
+        """Enqueue one."""
+        self._last = self._queue.enqueue(_KIND, payload).job_id
+
+    def enqueue_many(self, payloads: Sequence[bytes]) -> None:
+        """Enqueue a batch."""
+        self._queue.enqueue_many([NewJob(_KIND, payload) for payload in payloads])
+
+    def lease(self) -> object | None:
+        """Lease the next."""
+        return self._queue.lease_next()
+
+    def complete(self, token: object) -> None:
+        """Complete it."""
+        cast("Lease", token).complete()
+
+    def lease_many(self, n: int) -> list[object]:
+        """Lease a batch."""
+        return cast("list[object]", self._queue.lease_many(n))
+
+    def complete_many(self, tokens: list[object]) -> None:
+        """Complete a batch."""
+        self._queue.complete_many(cast("list[Lease]", tokens))
+
+    def payload_id(self, token: object) -> bytes:
+        """Return the payload."""
+        return cast("bytes", cast("Lease", token).payload)
+
+    def fill(self, sort: str, n: int) -> None:
+        """Put rows in by the verbs that make them."""
+        for start in range(0, n, _FILL_STEP):
+            numbers = range(start, min(start + _FILL_STEP, n))
+            self._queue.enqueue_many(_jobs(sort, numbers))
+            if sort in ("completed", "dead", "leased"):
+                leases = self._queue.lease_many(len(numbers), ttl=_YEAR_S)
+                if sort == "completed":
+                    self._queue.complete_many(leases)
+                elif sort == "dead":
+                    self._queue.fail_many(leases, "boom", retryable=False)
+        if sort == "leased":
+            self._queue._store.holdings.leases.clear()  # noqa: SLF001 - as if this process were still alive
+
+    def look(self) -> None:
+        """Get the job that was enqueued last."""
+        if self._last is not None:
+            self._queue.get(self._last)
+
+    def maintain(self) -> None:
+        """Keep nothing that is finished, and let maintenance do its work."""
+        self._queue.set("completed_retention", 0)
+        litequeue.Maintenance(self._queue).run_once()
+
+    def wait(self, timeout: float) -> bool:
+        """Wait for the bell."""
+        wait: Callable[[float], bool] | None = getattr(self._queue, "wait", None)
+        if wait is None:
+            raise Unsupported("this version has no wait")
+        return wait(timeout)
+
+    def count_syncs(self) -> None:
+        """Wrap SQLite's file system."""
+        from benching.counting import count_syncs  # noqa: PLC0415 - only where it is wanted
+
+        self._syncs = count_syncs()
+
+    def syncs(self) -> int:
+        """Return how many there have been."""
+        if self._syncs is None:
+            raise Unsupported("nobody counts")
+        return self._syncs()
+
+    def close(self) -> None:
+        """Close the handle."""
+        self._queue.close()
+
+
+def _jobs(sort: str, numbers: range) -> Iterator[NewJob]:
+    """Make the jobs of a sort of rows."""
+    for number in numbers:
+        payload = b"fill %d" % number
+        match sort:
+            case "delayed":
+                yield NewJob(_KIND, payload, delay=_YEAR_S)
+            case "other-kind":
+                yield NewJob("other", payload)
+            case "other-scope":
+                yield NewJob(_KIND, payload, scope="elsewhere")
+            case "keyed":
+                yield NewJob("other", payload, idempotency_key=f"key {number}")
+            case _:
+                yield NewJob(_KIND, payload)
