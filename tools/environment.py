@@ -45,7 +45,7 @@ def ensure(extra: str | None = None) -> None:
         if Path(sys.prefix).resolve() == VENV.resolve():
             return
     else:
-        with _alone():
+        with alone():
             _bring_up_to_date(wanted)
     _run_again()
 
@@ -55,7 +55,7 @@ def _bring_up_to_date(wanted: set[str]) -> None:
     stamp = _read_stamp()
     if stamp is None:
         base = _new_enough_python()
-        _say("making .venv")
+        say("making .venv")
         _run([base, "-m", "venv", "--clear", str(VENV)])
         _install(wanted)
     elif not _is_current(stamp, wanted):
@@ -85,8 +85,8 @@ def _read_stamp() -> list[str] | None:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Let one process at a time install here, by a lock on the root folder itself.
+def alone() -> Iterator[None]:
+    """Let one process at a time install in this repository, by a lock on the root folder itself.
 
     Two scripts started at once in a fresh clone would clear each other's half-made environment. The steps
     inherit the lock, so that a step that outlives its killed script is waited for too. Not on Windows.
@@ -106,7 +106,7 @@ def _alone() -> Iterator[None]:
 def _install(extras: set[str]) -> None:
     """Install the package, editable, with `extras`, and set the stamp."""
     names = ",".join(sorted(extras))
-    _say("installing the package" + (f" with {names}" if names else ""))
+    say("installing the package" + (f" with {names}" if names else ""))
     target = f".[{names}]" if names else "."
     _run([str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", target])
     STAMP.write_text("\n".join([str(ROOT), _fingerprint(), *sorted(extras)]), encoding="utf-8")
@@ -144,6 +144,6 @@ def _run(command: list[str]) -> None:
         sys.exit(f"litequeue: could not prepare .venv; this failed: {' '.join(command)}")
 
 
-def _say(what: str) -> None:
+def say(what: str) -> None:
     """Tell on stderr, so that a script's own output stays clean."""
     print(f"litequeue: {what}", file=sys.stderr, flush=True)
