@@ -52,6 +52,7 @@ class Marks(NamedTuple):
     dead_letters: int
     holder_id: int | None
     settings: Settings
+    rings: bool
 
 
 class Context(Reader):
@@ -67,6 +68,7 @@ class Context(Reader):
         "is_synced",
         "keeps_jobs",
         "leases",
+        "rings",
         "room",
         "settled",
         "stage",
@@ -103,6 +105,8 @@ class Context(Reader):
         self.dropped: list[Lease] = []
         """Found to be held no longer: forgotten once this has committed, or when it was a single verb that failed."""
         self.dead_letters: list[DeadLetter] = []
+        self.rings = False
+        """Whether this made work ready, so that waiting processes are to hear of it once this has committed."""
 
     @property
     def holder_id(self) -> int:
@@ -147,6 +151,7 @@ class Context(Reader):
             len(self.dead_letters),
             self._holder_id,
             self.settings,
+            self.rings,
         )
 
     def back_to(self, marks: Marks) -> None:
@@ -159,6 +164,7 @@ class Context(Reader):
         del self.dead_letters[marks.dead_letters :]
         self._holder_id = marks.holder_id
         self.settings = marks.settings
+        self.rings = marks.rings
 
     def void_leases(self) -> None:
         """Mark the leases taken here as never taken: the transaction did not commit."""

@@ -14,6 +14,7 @@ from uuid import UUID
 from litequeue import codec, rules
 from litequeue.model import Transition
 from litequeue.sqlite.context import Context, SyncNeeded
+from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.statements import SQL
 
 
@@ -63,8 +64,13 @@ def insert(context: Context, new: list[Insert]) -> None:
     enqueued = codec.encode_event(now, Transition.ENQUEUED)
     jobs = []
     bodies = []
+    gated = []
     for job_id, scope, kind, priority, max_attempts, not_before, expires_at, key, payload in new:
         state, gate = rules.gate(not_before, now)
+        if gate is None:
+            context.rings = True
+        else:
+            gated.append((scope, gate))
         created_at = tails.next(scope, priority)
         raw_id = job_id.bytes
         jobs.append(
@@ -83,5 +89,7 @@ def insert(context: Context, new: list[Insert]) -> None:
             )
         )
         bodies.append((raw_id, scope, priority, created_at, payload))
+    if gated:
+        announce(context, gated)
     context.connection.executemany(SQL.job_add, jobs)
     context.connection.executemany(SQL.body_add, bodies)

@@ -17,6 +17,7 @@ from litequeue.rules import Move, TriggerFate
 from litequeue.sqlite.context import Context, DeadLetter
 from litequeue.sqlite.inserting import Insert, insert
 from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.rows import Row, Values
 from litequeue.sqlite.statements import SQL
 
@@ -35,6 +36,7 @@ def apply(context: Context, moves: Iterable[tuple[Row, Move]], results: Sequence
     """Move each row to where its decision says; `results` go with completions, in the same order."""
     moved: list[Values] = []
     removed: list[Row] = []
+    waiting: list[tuple[str, int | None]] = []
     triggered: list[tuple[Row, Move, Trigger]] = []
     for index, (row, decided) in enumerate(moves):
         move = decided
@@ -50,8 +52,11 @@ def apply(context: Context, moves: Iterable[tuple[Row, Move]], results: Sequence
         else:
             moved.append(_binding(context, row, move))
             _write_outcome(context, row, move, None if results is None else results[index])
+        if move.to.is_waiting:
+            waiting.append((row.scope, move.not_before))
         if move.to is JobState.DEAD:
             context.dead_letters.append(DeadLetter(row.uuid, row.kind, move.error or ""))
+    announce(context, waiting)
     if moved:
         context.write_exactly(SQL.move, moved)
     remove(context, removed)
@@ -101,6 +106,7 @@ def rekey(
     payload: bytes,
 ) -> None:
     """Give a waiting or finished job a new place, gate and payload."""
+    announce(context, [(row.scope, not_before)])
     more = event_bytes(context, row, events)
     changed = (
         int(state),

@@ -25,3 +25,8 @@ class Place:
     def lock_path(self) -> str:
         """The sidecar of the write gate, and of presence."""
         return f"{self.path}-lock"
+
+    @property
+    def bell_path(self) -> str:
+        """The sidecar that tells waiting processes of new work."""
+        return f"{self.path}-bell"

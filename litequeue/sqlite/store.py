@@ -18,6 +18,7 @@ import apsw
 from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, UsageError
 from litequeue.sqlite import authority, schema, tail
+from litequeue.sqlite.bell import Bell
 from litequeue.sqlite.connection import pragma
 from litequeue.sqlite.context import Context, Stage, SyncNeeded
 from litequeue.sqlite.failures import meaning, translate
@@ -48,6 +49,7 @@ class Store:
         self.clock = clock
         self.holdings = Holdings(place)
         self._log = Log(place.path)
+        self._bell = Bell(place)
         self._durability = durability
         self._room = Room(place.folder)
         self._epoch = 0
@@ -310,6 +312,7 @@ class Store:
                 except LiteQueueError as exc:
                     _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
             self._handle.close()
+            self._bell.close()
             self.holdings.presence.close()
 
     # --- inside
@@ -337,6 +340,8 @@ class Store:
         self.holdings.committed(context)
         for tell in context.after_commit:
             tell()
+        if context.rings:
+            self._bell.ring()
 
     def _roll_back(self) -> bool:
         """Undo what is open on the connection that writes; tell whether anything was."""
@@ -371,6 +376,7 @@ class Store:
         self._may_come_back = False
         self._context = None
         self._is_guarding = False
+        self._bell.close()
         self.holdings.start_afresh(is_open=is_open)
 
     def translated(self, exc: BaseException) -> BaseException:

@@ -19,6 +19,7 @@ from litequeue.sqlite import moves, presence
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader, onward
+from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.rows import Key, Row
 from litequeue.sqlite.statements import SQL
 
@@ -116,6 +117,7 @@ def distant(reader: Reader, scope: str) -> list[tuple[Row, int]]:
 
 def pull_in(context: Context, found: list[tuple[Row, int]]) -> int:
     """Set the gates of those jobs that still stand as they were found; return how many."""
+    announce(context, [(row.scope, gate) for row, gate in found])
     return sum(context.write(SQL.regate, (gate, *row.key, row.lease_generation)) for row, gate in found)
 
 

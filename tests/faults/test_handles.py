@@ -201,4 +201,4 @@ def test_the_last_close_leaves_one_file_and_its_sidecar(path: str) -> None:
     first.close()
     assert (folder / "app.queue-wal").exists()
     second.close()
-    assert sorted(one.name for one in folder.iterdir()) == ["app.queue", "app.queue-lock"]
+    assert sorted(one.name for one in folder.iterdir()) == ["app.queue", "app.queue-bell", "app.queue-lock"]

@@ -77,7 +77,7 @@ class Scene:
     def outcome(self) -> str:
         """Say what stands there now: `old` or `new`, or what is wrong."""
         for found in sorted(self.place.iterdir()):
-            if found != self.target and found.suffix not in ("", ".queue-lock"):
+            if found != self.target and found.suffix not in ("", ".queue-lock", ".queue-bell"):
                 try:
                     litequeue.open(found, create=False).close()
                 except litequeue.LiteQueueError:

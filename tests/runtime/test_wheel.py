@@ -110,4 +110,4 @@ def test_the_command_of_the_installed_wheel_works_from_another_folder(python: Pa
     listed = _run([*command, "jobs", "ls", "--json"], tmp_path, LITEQUEUE_DB="app.queue")
     assert "mail" in listed
     assert json.loads(listed)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["app.queue", "app.queue-lock"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["app.queue", "app.queue-bell", "app.queue-lock"]

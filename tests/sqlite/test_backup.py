@@ -140,7 +140,8 @@ def test_the_queue_itself_is_never_the_target(queue: Queue, tmp_path: Path, path
     """By its name, a link, another name of the same file, or the name of a file beside it (§6)."""
     (tmp_path / "link").symlink_to(path)
     os.link(path, tmp_path / "hard")
-    for name in ("app.queue", "link", "hard", "app.queue-wal", "app.queue-lock", "../" + tmp_path.name + "/app.queue"):
+    beside = ("app.queue-wal", "app.queue-lock", "app.queue-bell")
+    for name in ("app.queue", "link", "hard", *beside, "../" + tmp_path.name + "/app.queue"):
         with pytest.raises(litequeue.CannotOpen, match=r"the queue itself|exists already"):
             queue.backup(tmp_path / name, overwrite=overwrite)
     assert len(ids(queue)) == MANY

@@ -251,7 +251,7 @@ def test_a_log_beside_an_empty_file_is_not_thrown_away(path: Path, fingerprint: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX links and pipes")
-@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-lock", "-maintenance"])
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-lock", "-maintenance", "-bell"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_stands_in_the_place_of_a_sidecar_is_not_opened(path: Path, suffix: str, kind: str) -> None:
     """It is said, and nobody waits for a pipe (§6)."""

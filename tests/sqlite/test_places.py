@@ -42,7 +42,7 @@ def test_every_file_of_a_queue_has_the_mode_that_was_asked_for(path: Path, mode:
         maintenance.stop()
         maintenance.run()
         found = _modes(path.parent)
-    names = {path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-lock"}
+    names = {path.name, f"{path.name}-wal", f"{path.name}-shm", f"{path.name}-lock", f"{path.name}-bell"}
     assert names <= found.keys()
     assert set(found.values()) == {oct(mode or 0o600)}
 
@@ -89,7 +89,7 @@ def test_a_file_may_have_any_name(path: Path, name: str) -> None:
     odd = path.with_name(name)
     with litequeue.open(odd) as queue:
         queue.enqueue("work")
-    assert sorted(one.name for one in path.parent.iterdir()) == sorted([name, f"{name}-lock"])
+    assert sorted(one.name for one in path.parent.iterdir()) == sorted([name, f"{name}-bell", f"{name}-lock"])
 
 
 def test_a_folder_in_its_place_cannot_be_opened(path: Path) -> None:

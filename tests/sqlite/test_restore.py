@@ -79,7 +79,7 @@ def test_a_queue_is_replaced_in_its_place(backup: Path, old: Path) -> None:
     inode = old.stat().st_ino
     assert litequeue.restore(backup, old, overwrite=True).jobs == 3
     assert old.stat().st_ino == inode
-    assert names(old) == ["app.backup", "app.queue", "app.queue-lock"]
+    assert names(old) == ["app.backup", "app.queue", "app.queue-bell", "app.queue-lock"]
     assert problems(str(old)) == []
     assert kinds(old) == ["kept"] * 3
 
