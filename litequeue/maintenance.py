@@ -40,12 +40,18 @@ class MaintenanceReport:
     """Finished jobs whose retention was over."""
     pulled_in: int
     """Back-offs shortened after the wall clock stepped back."""
+    freed_bytes: int
+    """Room that deleted jobs had left in the file, given back to the disk."""
     wal_pages: int
     """Pages left in the write-ahead log after the checkpoint."""
+    wal_bytes: int
+    """The size of the log's file; it stays when the log begins anew, until it is cut beyond 64 MiB."""
+    wal_held_s: int
+    """For how long one reader has kept the log from being copied back, by what passes on this handle have seen."""
 
     def __bool__(self) -> bool:
-        """Whether the pass moved or removed any job."""
-        return any((self.reaped, self.promoted, self.expired, self.pruned, self.pulled_in))
+        """Whether the pass moved or removed any job, or gave room back."""
+        return any((self.reaped, self.promoted, self.expired, self.pruned, self.pulled_in, self.freed_bytes))
 
     def as_dict(self) -> dict[str, int]:
         """Return the report as plain numbers."""
@@ -79,7 +85,10 @@ class Maintenance:
                 promoted=queue.promote_due(),
                 expired=queue.expire_overdue(),
                 pruned=queue.prune(),
+                freed_bytes=queue.vacuum(),
                 wal_pages=queue.checkpoint_wal(),
+                wal_bytes=queue.wal_bytes,
+                wal_held_s=queue.wal_held_s,
             )
         finally:
             queue.between_steps = None

@@ -228,22 +228,37 @@ class Queue(Verbs):
     def prune(self) -> int:
         """Remove every finished job whose retention is over; return how many (V11).
 
-        The room that they leave in the file is used again. When the disk is short of room it is given back, or a file
-        that has grown up to the reserve would refuse jobs for ever (contract §6); `checkpoint_wal` then cuts the file.
+        The room that they leave in the file is used again; `vacuum` gives some of it back to the disk.
         """
         self._store.refuse_inside()
         removed = 0
         after = None
         while True:
             found = self._look(partial(upkeep.prunable, after=after))
-            if found.rows:
-                removed += self._step(partial(upkeep.prune, found=found.rows))
+            for start in range(0, len(found.rows), upkeep.STEP):
+                removed += self._step(partial(upkeep.prune, found=found.rows[start : start + upkeep.STEP]))
             after = found.after
             if after is None:
                 break
-        if self._store.is_short_of_room():
-            self._in_steps(upkeep.has_unused, upkeep.shrink)
         return removed
+
+    def vacuum(self) -> int:
+        """Give room that deleted jobs have left in the file back to the disk; return how many bytes.
+
+        That is done once it is more than 16 MiB and a quarter of the file, and leaves 8 MiB, or an eighth of what is in
+        use, for reuse. All of it goes when the disk is short of room, or a file that has grown up to the reserve would
+        refuse jobs for ever (contract §6). The file is cut when `checkpoint_wal` has copied the log back.
+        """
+        self._store.refuse_inside()
+        left, page_bytes = self._look(partial(upkeep.surplus, is_short_of_room=self._store.is_short_of_room()))
+        freed_bytes = 0
+        while left > 0:
+            shrunk = self._step(partial(upkeep.shrink, most=left))
+            left -= shrunk.unused
+            freed_bytes += shrunk.pages * page_bytes
+            if shrunk.unused == 0:  # somebody uses them again
+                break
+        return freed_bytes
 
     def pull_in(self) -> int:
         """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
@@ -282,6 +297,16 @@ class Queue(Verbs):
         self._store.refuse_inside()
         return self._store.checkpoint(0 if self._store.is_short_of_room() else WAL_TRUNCATE_BYTES)
 
+    @property
+    def wal_bytes(self) -> int:
+        """The size of the write-ahead log's file."""
+        return self._store.log.size_bytes
+
+    @property
+    def wal_held_s(self) -> int:
+        """For how many seconds one reader has kept the log from being copied back, by what this handle has seen."""
+        return self._store.log.held_us // 1_000_000
+
     def reaper_interval(self) -> float:
         """Return the setting of that name: the pause between two passes of maintenance, in seconds."""
         return self._look(lambda reader: reader.settings.reaper_interval_us) / 1_000_000
@@ -289,12 +314,12 @@ class Queue(Verbs):
     def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
         return self._store.write(work, durable=durable)
 
-    def _step(self, work: Callable[[Context], int]) -> int:
+    def _step(self, work: Callable[[Context], T]) -> T:
         """Do one step of upkeep, a transaction of its own."""
-        moved = self._do(work, durable=False)
+        done = self._do(work, durable=False)
         if self.between_steps is not None:
             self.between_steps()
-        return moved
+        return done
 
     def _look(self, work: Callable[[Reader], T]) -> T:
         with self._store.read() as reader:

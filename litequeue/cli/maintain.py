@@ -29,6 +29,8 @@ _LOOK_S = 1.0
 """Where a wait is not interrupted by signals (Windows), their handlers run when it ends."""
 _COUNTS = frozenset(field.name for field in fields(MaintenanceReport))
 """What the library's log says of a pass, each an attribute of the record."""
+_OF_THE_FILE = frozenset({"freed_bytes", "wal_pages", "wal_bytes", "wal_held_s"})
+"""Those that are told in words of their own."""
 _log = logging.getLogger("litequeue.maintenance")
 
 Ending = waiting.SimpleQueue[BaseException | None]
@@ -51,7 +53,8 @@ def maintain(target: Target, *, once: bool, every: float | None) -> None:
     """Keep the file up, until told to stop.
 
     A pass reaps lapsed leases, promotes due jobs, buries those that are too late to start, removes finished ones whose
-    retention is over, and copies the write-ahead log back. One that did something prints a line.
+    retention is over, gives room that they have left back to the disk when it is much, and copies the write-ahead log
+    back. One that did something prints a line. A program that reads for long, and so lets the log grow, is warned of.
 
     SIGTERM or Ctrl-C ends it, with status 0. Of several on one file one works, the others stand by and take over when
     it dies. With --once, status 3 says that nothing was due.
@@ -155,7 +158,8 @@ class _Lines(logging.Handler):
 
 
 def _text(report: MaintenanceReport) -> str:
-    counts = report.as_dict()
-    pages = counts.pop("wal_pages")
+    counts = {name: count for name, count in report.as_dict().items() if name not in _OF_THE_FILE}
     done = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items())
-    return f"{done}; {count_of(pages, 'page')} left in the write-ahead log"
+    held = f", which a reader has held for {report.wal_held_s:,} s" if report.wal_held_s else ""
+    log = f"{count_of(report.wal_pages, 'page')} left in the write-ahead log of {report.wal_bytes:,} bytes{held}"
+    return f"{done}; {report.freed_bytes:,} bytes given back; {log}"

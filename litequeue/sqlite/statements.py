@@ -46,7 +46,7 @@ class Statements:
     rerun: str
     rerun_remove: str
     pages_used: str
-    unused_pages: str
+    room: str
     heads: str
     heads_of_kind: str
     kind_from: str

@@ -154,9 +154,10 @@ DELETE FROM litequeue_rerun WHERE <of_job>;
 SELECT (page_count - freelist_count) * page_size
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size;
 
--- name: unused_pages
--- Pages that deleted jobs have left for reuse.
-SELECT freelist_count FROM pragma_freelist_count;
+-- name: room
+-- What decides whether pages that deleted jobs have left for reuse are given back to the disk.
+SELECT page_count, freelist_count, page_size, auto_vacuum
+FROM pragma_page_count, pragma_freelist_count, pragma_page_size, pragma_auto_vacuum;
 
 -- ## Lease
 

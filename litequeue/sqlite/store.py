@@ -48,7 +48,7 @@ class Store:
         self.place = place
         self.clock = clock
         self.holdings = Holdings(place)
-        self._log = Log(place.path)
+        self._log = Log(place.path, clock)
         self._bell = Bell(place)
         self._durability = durability
         self._room = Room(place.folder)
@@ -285,6 +285,11 @@ class Store:
                 self._gate.leave()
         finally:
             self._end()
+
+    @property
+    def log(self) -> Log:
+        """The write-ahead log, as far as this handle knows it."""
+        return self._log
 
     # --- the end
 

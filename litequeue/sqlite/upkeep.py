@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -25,8 +26,10 @@ from litequeue.sqlite.statements import SQL
 
 STEP = 100
 """Jobs moved in one transaction: about two milliseconds under the lock."""
-SHRINK_PAGES = 256
-"""Pages given back in one transaction; each may move another one, so it is about as much as a large batch."""
+SHRINK_S = 0.002
+"""How long one transaction gives pages back; each may have to be searched for, and may move another one."""
+SPARE_BYTES = 8 * 2**20
+"""Room that always stays in the file for reuse, and an eighth of what is in use where that is more."""
 LOOK = 1000
 """Finished jobs looked at in one step of pruning, without the lock."""
 
@@ -37,6 +40,10 @@ _RETENTIONS: dict[int, str] = {
 }
 _GROUP_START = (-1, b"")
 _BEFORE_ALL: Key = ("", -1, -1, *_GROUP_START)
+_INCREMENTAL = 2
+"""`PRAGMA auto_vacuum` of a file that gives pages back when it is told to."""
+_SHRINK_PAGES = 16
+"""Pages given back between two looks at the clock."""
 _NEXT = "\x01"
 """Below every character that a scope's name may have."""
 
@@ -182,20 +189,49 @@ def prune(context: Context, found: list[Row]) -> int:
     return len(over)
 
 
-def shrink(context: Context) -> int:
-    """Give up to `SHRINK_PAGES` unused pages back; return how many. The file gets shorter when the log is copied back.
+class Surplus(NamedTuple):
+    """Pages to give back to the disk."""
 
-    A file that was another application's first may not be able to (its `auto_vacuum`), and keeps them for itself.
+    pages: int
+    page_bytes: int
+
+
+def surplus(reader: Reader, *, is_short_of_room: bool) -> Surplus:
+    """Return the pages that are to be given back: all that are unused when the disk is short of room.
+
+    Else none before they are a quarter of the file and `2 * SPARE_BYTES`, and then down to what is kept for reuse: a
+    queue whose jobs come and go would otherwise move pages at each pass, and ask the disk for them again soon. A file
+    that was another application's first cannot give any back (its `auto_vacuum`), or does so by itself.
     """
-    before: int = context.all(SQL.unused_pages)[0][0]
-    context.connection.execute(f"PRAGMA incremental_vacuum({SHRINK_PAGES})").fetchall()
-    after: int = context.all(SQL.unused_pages)[0][0]
-    return before - after
+    pages, unused, page_bytes, vacuum = reader.all(SQL.room)[0]
+    if vacuum != _INCREMENTAL:
+        return Surplus(0, page_bytes)
+    if is_short_of_room:
+        return Surplus(unused, page_bytes)
+    if unused * page_bytes <= 2 * SPARE_BYTES or unused <= pages // 4:
+        return Surplus(0, page_bytes)
+    return Surplus(unused - max(SPARE_BYTES // page_bytes, (pages - unused) // 8), page_bytes)
 
 
-def has_unused(reader: Reader) -> bool:
-    """Tell whether `shrink` may find something."""
-    return bool(reader.all(SQL.unused_pages)[0][0])
+class Shrunk(NamedTuple):
+    """What a step has given back."""
+
+    unused: int
+    """Pages that were unused."""
+    pages: int
+    """By how many the file is shorter: those, and some in which SQLite has kept where each page belongs."""
+
+
+def shrink(context: Context, most: int) -> Shrunk:
+    """Give up to `most` unused pages back, for `SHRINK_S`; the file is cut when the log is copied back."""
+    pages, unused = context.all(SQL.room)[0][:2]
+    began = time.monotonic()
+    for left in range(most, 0, -_SHRINK_PAGES):
+        context.connection.execute(f"PRAGMA incremental_vacuum({min(left, _SHRINK_PAGES)})").fetchall()
+        if time.monotonic() - began >= SHRINK_S:
+            break
+    pages_left, unused_left = context.all(SQL.room)[0][:2]
+    return Shrunk(unused - unused_left, pages - pages_left)
 
 
 def _last_event_at(reader: Reader, row: Row) -> int:

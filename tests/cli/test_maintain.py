@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import JobState, Maintenance, Queue, QueueBusy
-from litequeue.cli.maintain import Ending, signals_into
+from litequeue import JobState, Maintenance, MaintenanceReport, Queue, QueueBusy
+from litequeue.cli.maintain import Ending, _text, signals_into
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.conftest import MakeQueue
 
 COUNTS = r"reaped (\d+), promoted (\d+), expired (\d+), pruned (\d+), pulled in (\d+)"
-REPORT = COUNTS + r"; (\d+) pages? left in the write-ahead log"
+REPORT = COUNTS + r"; [\d,]+ bytes given back; (\d+) pages? left in the write-ahead log of [\d,]+ bytes"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the signals and locks here are POSIX")
 
@@ -49,6 +49,15 @@ def next_line(process: subprocess.Popen[str], name: str = "stdout") -> str:
     line = stream.readline()
     assert line.endswith("\n"), (line, process.poll())
     return line.rstrip("\n")
+
+
+def test_a_report_tells_what_went_back_to_the_disk_and_who_holds_the_log() -> None:
+    """The bytes given back, and for how long a reader has kept the log from being copied back (V11)."""
+    report = MaintenanceReport(0, 0, 0, 9, 0, freed_bytes=3_000_000, wal_pages=12, wal_bytes=70_000, wal_held_s=1_234)
+    assert _text(report) == (
+        "reaped 0, promoted 0, expired 0, pruned 9, pulled in 0; 3,000,000 bytes given back; "
+        "12 pages left in the write-ahead log of 70,000 bytes, which a reader has held for 1,234 s"
+    )
 
 
 def test_once_does_one_pass_and_prints_its_report(cli: Cli, past: Queue, crash: Callable[[Queue], None]) -> None:

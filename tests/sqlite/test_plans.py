@@ -91,7 +91,7 @@ FREE = {
     "oldest_ready",
     "lapsed_count",
     "pages_used",
-    "unused_pages",
+    "room",
     "file_size",
     "settings_version",  # tables of one row, or of as many as there are settings
     "settings_changed",
