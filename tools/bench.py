@@ -1,6 +1,7 @@
 """How fast, how flat, how fair: this package beside a floor written by hand, and beside what people use today.
 
     python tools/bench.py                                  about 15 minutes
+    python tools/bench.py --peers                          what people use today too, in an environment of its own
     python tools/bench.py enqueue drain --subjects ours bare --size 0.2
     python tools/bench.py --json run.json; python tools/bench.py --from run.json
 
@@ -28,6 +29,7 @@ from benching.subject import names
 from harness import report
 
 OWN = names("subjects")
+PEERS = names("peers")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -61,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="measure this package beside others, in one run")
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of: {', '.join(known)} (default all)")
     parser.add_argument("--subjects", nargs="+", choices=OWN, default=OWN, help="of this project's own (default all)")
+    parser.add_argument("--peers", nargs="*", choices=PEERS, help="measure peers too (default all)")
     parser.add_argument("--rounds", type=report.some, default=5, help="for each measurement (default %(default)s)")
     parser.add_argument("--size", type=report.seconds, default=1.0, help="a factor on how much is done (default 1)")
     parser.add_argument("--short", action="store_true", help="only prove that it runs: the figures mean nothing")
@@ -74,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
 def _measured(options: argparse.Namespace) -> tuple[report.Report, list[dict[str, Any]]]:
     import click  # noqa: PLC0415
 
-    from benching import running  # noqa: PLC0415
+    from benching import peer_environment, running  # noqa: PLC0415
     from benching.crew import Crew  # noqa: PLC0415
     from benching.machine import machine  # noqa: PLC0415
     from benching.registry import workloads  # noqa: PLC0415
@@ -88,10 +91,15 @@ def _measured(options: argparse.Namespace) -> tuple[report.Report, list[dict[str
         sys.exit(f"no such workload: {', '.join(sorted(unknown))}")
     pythons = {"subjects": Path(sys.executable)}
     peers: list[str] = []
+    samples: list[dict[str, Any]] = []
+    if options.peers is not None:
+        there = peer_environment.prepare()
+        pythons["peers"] = there.python
+        peers = [name for name in there.adapters if name in (options.peers or PEERS)]
+        samples += [running.absent(name, reason).as_dict() for name, reason in there.left_out.items()]
     todo = running.steps(wanted, options.subjects, peers, scale, rounds)
     seed = report.seed_of(options)
     told = report.Report("bench", seed, {"rounds": rounds, "size": scale.size}, surroundings=machine(), judges=False)
-    samples: list[dict[str, Any]] = []
     with (
         tempfile.TemporaryDirectory(prefix="litequeue-bench-") as folder,
         click.progressbar(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from benching import goals, summary
+from benching import goals, summary, tables
 from benching.summary import Key
 
 WAL_NORMAL = {"journal_mode": "wal", "synchronous": 1, "page_size": 2048, "sqlite": "3.54.1"}
@@ -90,3 +90,17 @@ def test_a_key_names_what_was_asked() -> None:
         Key("enqueue", "100 B", "normal", "bare"),
         Key("enqueue", "100 B", "full", "bare"),
     ]
+
+
+def test_who_cannot_acknowledge_is_no_rival_in_leases() -> None:
+    """A job that is gone when it is handed out costs half: it counts among the enqueues only, and the table says so."""
+    rivals = {goal.what: goal for goal in goals.GOALS if goal.what.endswith("× the fastest peer")}
+    once = WAL_NORMAL | {"delivery": "at most once"}
+    samples = [_sample("ours", 0, 10.0, workload=name) for name in ("enqueue", "lease+complete")]
+    samples += [_sample("peer", 0, 5.0, once, workload=name) for name in ("enqueue", "lease+complete")]
+    rows = summary.summarise(samples)
+    by_key = {row.key: row for row in rows}
+    assert rivals["enqueue, normal, × the fastest peer"].measure(by_key) == 2
+    assert rivals["lease+complete, normal, × the fastest peer"].measure(by_key) is None
+    table = tables.tables(rows)["Lease and complete, one by one"]
+    assert [line["subject"] for line in table] == ["ours", "peer (at most once)"]

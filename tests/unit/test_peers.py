@@ -6,12 +6,14 @@ import ast
 import sqlite3
 import sys
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 
-from benching import peer_environment, polling, stdlib_sqlite
+from benching import child, peer_environment, polling, running, stdlib_sqlite, summary
 from benching import subject as subjects
-from benching.subject import Subject
+from benching.order import Durability, Order
+from benching.subject import Subject, Unsupported
 
 ADAPTERS = subjects.names("peers")
 VERBS = {name for name, value in vars(Subject).items() if callable(value) and not name.startswith("_")}
@@ -66,7 +68,7 @@ def test_an_adapter_says_what_it_is(adapter: str) -> None:
     """The tables name it, and say which promise its figures are for."""
     (subject,) = (node for node in _parse(adapter).body if isinstance(node, ast.ClassDef) and node.name == "Subject")
     named = {ast.unparse(node.targets[0]) for node in subject.body if isinstance(node, ast.Assign)}
-    assert named >= {"name", "delivery", "durabilities"}
+    assert named >= {"name", "distribution", "delivery", "durabilities"}
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -79,6 +81,46 @@ def test_an_adapter_needs_its_library_and_nothing_else(adapter: str) -> None:
         if module not in SHARED and module.partition(".")[0] not in sys.stdlib_module_names
     }
     assert {module.partition(".")[0] for module in others} == {library}
+
+
+class _Always:
+    """A library that knows one durability."""
+
+    distribution = "pytest"
+    delivery = "at most once"
+    durabilities = ("full",)
+
+
+def _order(durability: Durability, *, at_any: bool) -> Order:
+    return {
+        "module": "verbs",
+        "task": "enqueue",
+        "where": "peers",
+        "subject": "always",
+        "folder": "",
+        "durability": durability,
+        "at_any_durability": at_any,
+        "numbers": {},
+    }
+
+
+@pytest.mark.parametrize(("durability", "at_any"), [("full", False), ("full", True), ("normal", True)])
+def test_figures_say_which_library_they_are_of(durability: Durability, *, at_any: bool) -> None:
+    """Name, version and what it promises stand beside the pragmas."""
+    told = child.introduce(cast("Subject", _Always()), _order(durability, at_any=at_any))
+    assert told == {"library": f"pytest {pytest.__version__}", "delivery": "at most once"}
+
+
+def test_a_library_is_not_measured_twice_at_the_durability_that_it_has() -> None:
+    """Where both are asked for, one that has no setting is refused at the other; nothing ran twice for one figure."""
+    with pytest.raises(Unsupported, match="always full"):
+        child.introduce(cast("Subject", _Always()), _order("normal", at_any=False))
+
+
+def test_a_library_that_is_not_there_is_told() -> None:
+    """Why there is no figure stands in the run, also when it is read back."""
+    (row,) = summary.summarise([running.absent("huey", "no network").as_dict()])
+    assert (row.key.subject, row.why_not) == ("huey", "not installed: no network")
 
 
 def test_one_library_that_cannot_be_installed_keeps_none_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ none.
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import json
 import sys
 import traceback
@@ -20,7 +21,19 @@ if __name__ == "__main__":
     sys.path[:] = [*sys.path[1:], str(Path(__file__).resolve().parent.parent)]
 
 from benching import subject as subjects
-from benching.order import Answer, Measured, Order
+from benching.order import Answer, Measured, Order, Pragmas
+from benching.subject import Peer, Subject
+
+
+def introduce(subject: Subject, order: Order) -> Pragmas:
+    """Return what a peer's figures belong to besides; refuse to measure it where it has not what is asked for."""
+    if order["where"] != "peers":
+        return {}
+    peer = cast("Peer", subject)
+    if order["durability"] not in peer.durabilities and not order["at_any_durability"]:
+        raise subjects.Unsupported(f"always {peer.durabilities[0]}")
+    version = importlib.metadata.version(peer.distribution)
+    return {"library": f"{peer.distribution} {version}", "delivery": peer.delivery}
 
 
 def main() -> None:
@@ -39,8 +52,9 @@ def main() -> None:
     try:
         task = importlib.import_module(f"benching.workloads.{order['module']}").TASKS[order["task"]]
         subject = subjects.load(order["where"], order["subject"])
+        told = introduce(subject, order)
         done: Measured = task(subject, order, meet)
-        tell({"figures": done.figures, "has": done.has})
+        tell({"figures": done.figures, "has": {**done.has, **told}})
     except subjects.Unsupported as exc:
         tell({"unsupported": str(exc) or "not by itself"})
     except BaseException:  # noqa: BLE001 - told to the parent in full

@@ -26,6 +26,8 @@ class Order(TypedDict):
     subject: str
     folder: str
     durability: Durability
+    at_any_durability: bool
+    """Whether a library that has no setting for it is measured as it always is."""
     numbers: dict[str, float]
     """What else the task wants to know."""
     words: NotRequired[dict[str, str]]

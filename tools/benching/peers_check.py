@@ -18,7 +18,7 @@ if __name__ == "__main__":
     sys.path[:] = [*sys.path[1:], str(Path(__file__).resolve().parent.parent)]
 
 from benching import subject as subjects
-from benching.subject import Subject, Unsupported
+from benching.subject import Unsupported
 
 ROWS = 50
 SYNCHRONOUS = {"full": 2, "normal": 1}
@@ -26,13 +26,8 @@ SYNCHRONOUS = {"full": 2, "normal": 1}
 PAYLOADS = [b"%020d" % number + bytes(80) for number in range(6)]
 
 
-class Peer(Subject, Protocol):
-    """What the peers' adapters have besides."""
-
-    delivery: str
-    """`at least once`, or `at most once` where nothing is acknowledged."""
-    durabilities: tuple[str, ...]
-    """Those that it has; asked for another one, it opens with the first of them."""
+class Peer(subjects.Peer, Protocol):
+    """What the peers' adapters have for this check."""
 
     def unfinished(self) -> int:
         """Count the jobs of its queue that are to be done or in work."""

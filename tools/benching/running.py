@@ -62,6 +62,12 @@ def steps(
     return found
 
 
+def absent(peer: str, reason: str) -> Sample:
+    """Return what stands for a peer that could not be installed."""
+    unsupported = f"not installed: {reason}"
+    return Sample("all", "all", "full", peer, is_peer=True, round=0, figures={}, has={}, unsupported=unsupported)
+
+
 def run(todo: Sequence[Step], crew: Crew, seed: int) -> Iterator[Sample]:
     """Do it; yield a sample for each subject and round, also where there are no figures."""
     draw = random.Random(seed)

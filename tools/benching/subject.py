@@ -77,6 +77,17 @@ class Maintained(Protocol):
         """Remove what is finished, at once, and give the room back."""
 
 
+class Peer(Subject, Protocol):
+    """What is told of another library besides."""
+
+    distribution: str
+    """Its name in the package index."""
+    delivery: str
+    """`at least once`, or `at most once` where nothing is acknowledged."""
+    durabilities: tuple[str, ...]
+    """Those that there are settings for; asked for another one, it opens as it always is."""
+
+
 class Threaded(Protocol):
     """What a subject may do besides: one handle for many threads."""
 

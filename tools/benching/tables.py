@@ -51,7 +51,7 @@ def _table(workload: Workload, rows: list[Row]) -> Table:
         line: dict[str, Figure] = {
             "asked": row.key.asked,
             "what": row.key.cell,
-            "subject": row.key.subject,
+            "subject": row.key.subject if row.delivery != "at most once" else f"{row.key.subject} (at most once)",
             "held": row.held,
         }
         if is_compared:

@@ -54,6 +54,8 @@ class Cell:
     numbers: dict[str, float] = field(default_factory=dict)
     with_peers: bool = True
     """Whether peers are measured too; some cells are about this package alone."""
+    at_any_durability: bool = False
+    """Whether a library without that durability is measured at the one it has, as it is not at another cell."""
     is_once: bool = False
     """One round only: it takes long, and counts bytes rather than time."""
 
@@ -99,5 +101,6 @@ class Workload(ABC):
             "subject": subject.name,
             "folder": str(folder),
             "durability": cell.durability,
+            "at_any_durability": cell.at_any_durability,
             "numbers": {**cell.numbers, **more},
         }

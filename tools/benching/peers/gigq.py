@@ -36,6 +36,7 @@ class Subject(Polled[Claim]):
     """`JobQueue` on one file."""
 
     name = "gigq"
+    distribution = "gigq"
     delivery = "at least once"
     durabilities = ("full",)
 

@@ -29,6 +29,7 @@ class Subject(Polled[Task]):
     """huey on one file."""
 
     name = "huey"
+    distribution = "huey"
     delivery = "at most once"
     durabilities = ("full",)
 

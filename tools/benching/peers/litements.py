@@ -31,6 +31,7 @@ class Subject:
     """`LiteQueue` on one file."""
 
     name = "litequeue (litements)"
+    distribution = "litequeue"
     delivery = "at least once"
     durabilities = ("normal",)
 

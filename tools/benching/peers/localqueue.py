@@ -38,6 +38,7 @@ class Subject(Polled[Job]):
     """`SimpleQueue` in one folder."""
 
     name = "localqueue"
+    distribution = "localqueue"
     delivery = "at least once"
     durabilities = ("full", "normal")
 

@@ -30,6 +30,7 @@ class Subject(Polled[Item]):
     """`SQLiteAckQueue` on one file."""
 
     name = "persist-queue"
+    distribution = "persist-queue"
     delivery = "at least once"
     durabilities = ("full",)
 

@@ -26,6 +26,7 @@ class Subject(Polled[Task]):
     """`Store` on one file."""
 
     name = "pulse-queue"
+    distribution = "pulse-queue"
     delivery = "at least once"
     durabilities = ("normal",)
 

@@ -26,6 +26,7 @@ class Subject:
     """Two queues of a broker, on one file."""
 
     name = "simplebroker"
+    distribution = "simplebroker"
     delivery = "at least once"
     durabilities = ("full", "normal")
 
