@@ -7,11 +7,12 @@ writes is one transaction; lease and upkeep verbs are several bounded ones, so t
 from __future__ import annotations
 
 import logging
+import math
 import os
 import platform
 import secrets
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -20,9 +21,9 @@ from typing import Self, TypeVar
 from litequeue import arguments
 from litequeue.clock import Clock, SystemClock
 from litequeue.errors import LiteQueueError, UsageError
-from litequeue.lease import Lease
+from litequeue.lease import Duration, Lease
 from litequeue.model import ANY, Copied, Scope, storable_scope
-from litequeue.sqlite import backing_up, leasing, opening, reading, upkeep
+from litequeue.sqlite import arrivals, backing_up, leasing, opening, reading, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.leasing import Rhythm, Wish
@@ -182,6 +183,26 @@ class Queue(Verbs):
             yield tx
             if not tx.has_settled(lease):
                 tx.complete(lease)
+
+    def wait(
+        self, timeout: Duration | None = None, kinds: Iterable[str] | None = None, *, scope: Scope | None = None
+    ) -> bool:
+        """Wait until `lease_next` with these kinds and this scope may find a job; `False` when the time is over first.
+
+        `timeout` is seconds or a timedelta of real time; `None` waits for ever, 0 only looks. An idle wait costs next
+        to nothing, and writes nothing. It is ended by a commit that makes work ready, in whatever process, and by the
+        time of the next due job or lapsing lease, as the handle's clock tells it; a clock that a test moves is asked
+        again about once a second, and at the next commit that makes work ready. `True` reserves nothing: another worker
+        may be faster. Many threads may wait on one handle.
+
+        Raises:
+            UsageError: an argument out of its bounds, or this thread has a transaction open.
+            QueueClosed: the handle was closed, also while this waits.
+        """
+        self._store.refuse_inside()
+        timeout_s = math.inf if timeout is None else arguments.timeout_s("timeout", timeout)
+        wanted = storable_scope(self.scope if scope is None else scope)
+        return arrivals.wait(self._store, wanted, arguments.kind_filters(kinds), timeout_s)
 
     def reap_expired(self) -> int:
         """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""

@@ -6,6 +6,7 @@ Invariant: each is one statement or one snapshot, and none takes the write lock,
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import fields
@@ -130,6 +131,15 @@ def may_lease(reader: Reader, scope: str, kinds: tuple[str, ...] | None) -> bool
     else:
         is_ready = any(_has_ready(reader, scope, kind_filter) for kind_filter in kinds)
     return is_ready or upkeep.has_lapsed(reader) or upkeep.has_due(reader, scope) or upkeep.has_overdue(reader, scope)
+
+
+def until_work(reader: Reader, scope: str, kinds: tuple[str, ...] | None) -> float:
+    """Return in how many seconds a lease call may find something that nobody tells of: 0 is now, infinity is never."""
+    if may_lease(reader, scope, kinds):
+        return 0
+    due = [at - reader.now for at in _value(reader, SQL.next_due, scope)]
+    lapse = [at - reader.lease_now for at in _value(reader, SQL.next_lapse)]
+    return min(due + lapse, default=math.inf) / 1_000_000
 
 
 def _has_ready(reader: Reader, scope: str, kind_filter: str) -> bool:

@@ -76,6 +76,7 @@ class Statements:
     finished: str
     row_at: str
     next_due: str
+    next_lapse: str
     record: str
     records: str
     any_ready: str

@@ -298,6 +298,9 @@ SELECT <row> FROM litequeue_job AS job NOT INDEXED WHERE <key>;
 -- name: next_due
 SELECT min(not_before) FROM litequeue_job INDEXED BY litequeue_job_due WHERE state IN (3, 5) AND scope = ?;
 
+-- name: next_lapse
+SELECT min(lease_deadline) FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1;
+
 -- ## Reads
 
 -- name: record

@@ -31,6 +31,7 @@ from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.tripwire import AFTER_COMMIT, ALL_FILES
+from litequeue.sqlite.watching import WATCHER
 
 T = TypeVar("T")
 SQLValue = None | int | float | str | bytes
@@ -319,6 +320,7 @@ class Store:
             self._handle.close()
             self._bell.close()
             self.holdings.presence.close()
+            WATCHER.wake(self.place.bell_path)
 
     # --- inside
 

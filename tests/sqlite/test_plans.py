@@ -63,6 +63,7 @@ PLANS: dict[str, list[str]] = {
     "latest_deadline": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_deadline"],
     "due": ["SEARCH job USING INDEX litequeue_job_due (scope=? AND not_before<?)"],
     "next_due": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_due (scope=?)"],
+    "next_lapse": ["SEARCH litequeue_job USING COVERING INDEX litequeue_job_deadline"],
     "distant": ["SEARCH job USING INDEX litequeue_job_due (scope=? AND not_before>?)"],
     "overdue": ["SEARCH job USING INDEX litequeue_job_expiry (scope=? AND expires_at>? AND expires_at<?)"],
     "scope_from": ["SEARCH litequeue_job USING PRIMARY KEY (scope>?)"],

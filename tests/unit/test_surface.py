@@ -1,6 +1,6 @@
 """The public surface: the fixed names of contract §9, their parameters and defaults, and that each is described.
 
-Leaves out what the contract gives to later issues (leases from `ANY`, `wait`, `Worker`).
+Leaves out what the contract gives to later issues (leases from `ANY`, `Worker`).
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ CALLS: list[tuple[Callable[..., object], dict[str, object]]] = [
     ),
     (NewJob, ENQUEUE),
     (Maintenance, {"queue": NEEDED}),
+    (Queue.wait, {"timeout": None, "kinds": None, "scope": None}),
     *((getattr(owner, name), expected) for owner in (Queue, Transaction) for name, expected in VERBS.items()),
     *((getattr(Lease, name), expected) for name, expected in OF_A_LEASE.items()),
     (Queue.transaction, {}),

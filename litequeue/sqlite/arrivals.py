@@ -1,0 +1,48 @@
+"""Waiting for work (`Queue.wait`): watch, look, sleep, and again.
+
+No ring is missed, because the watch begins before the look, and the ring comes after the commit:
+
+    waiter: watches                 a ring from here on wakes it, even before it sleeps
+    waiter: looks, and sleeps       a commit before the look is seen, one after it has its ring still to come
+
+Invariants: a look reads, and nothing here writes; due times and lapses wake by themselves; a slow look now and then is
+the net for what nobody rings for (a ringer killed after its commit, a bell removed, a clock that stepped).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from litequeue.sqlite import reading
+from litequeue.sqlite.watching import WATCHER, Listener
+
+if TYPE_CHECKING:
+    from litequeue.sqlite.store import Store
+
+_NET_S = 1.0
+"""Between two looks at most: about 0.02% of a core."""
+_LEAST_S = 0.001
+"""Between two looks at least, though something is due earlier: the clock of the handle may stand still."""
+_MOST_POLL_S = 0.05
+"""Between two looks at most where nobody hears the bell; from `_LEAST_S` on, each pause is twice the one before."""
+
+
+def wait(store: Store, scope: str, kinds: tuple[str, ...] | None, timeout_s: float) -> bool:
+    """Wait until a lease call may find something, or for so many seconds; tell which it was."""
+    until = time.monotonic() + timeout_s
+    poll_s = _LEAST_S
+    listener = Listener(store.place.bell_path)
+    try:
+        while True:
+            listener.forget()
+            is_woken = WATCHER.watch(listener, store.place)
+            with store.read() as reader:
+                ahead_s = reading.until_work(reader, scope, kinds)
+            left_s = until - time.monotonic()
+            if ahead_s == 0 or left_s <= 0:
+                return ahead_s == 0
+            listener.sleep(min(left_s, max(ahead_s, _LEAST_S), _NET_S if is_woken else poll_s))
+            poll_s = min(2 * poll_s, _MOST_POLL_S)
+    finally:
+        WATCHER.leave(listener)

@@ -1,0 +1,59 @@
+"""Linux's inotify, as much of it as one watcher needs.
+
+Invariant: a watch is for one event and gone after it, so that the rings of a busy queue cost a process that does not
+wait nothing, and one that waits a single wake-up. Source: inotify(7). Leaves out: whom an event wakes (`watching`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+
+_IN_ACCESS = 0x1
+"""How the ringer rings."""
+_IN_MODIFY = 0x2
+"""How it rings a bell that was empty."""
+_IN_ATTRIB, _IN_DELETE_SELF, _IN_MOVE_SELF = 0x4, 0x400, 0x800
+"""The bell may have been removed: at the first the last name of it is gone, though somebody has it open."""
+_IN_DONT_FOLLOW, _IN_ONESHOT = 0x0200_0000, 0x8000_0000
+_WATCHED = _IN_ACCESS | _IN_MODIFY | _IN_ATTRIB | _IN_DELETE_SELF | _IN_MOVE_SELF | _IN_DONT_FOLLOW | _IN_ONESHOT
+_EVENT = struct.Struct("iIII")
+"""`struct inotify_event`: the watch, what happened, a cookie, the length of the name that follows."""
+_READ_BYTES = 4096
+
+
+class Inotify:
+    """One inotify instance."""
+
+    def __init__(self) -> None:
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._libc.inotify_add_watch.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
+        self._descriptor = _checked(self._libc.inotify_init1(os.O_CLOEXEC))
+
+    def arm(self, path: str, descriptor: int) -> int:
+        """Watch for the next event on a file; return the key that `heard` will tell. Closes the descriptor."""
+        os.close(descriptor)  # it was for making sure that there is an ordinary file
+        return _checked(self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), _WATCHED))
+
+    def heard(self) -> list[int]:
+        """Wait for events; return their keys, -1 for those that the kernel could not keep."""
+        events = os.read(self._descriptor, _READ_BYTES)
+        keys = []
+        offset = 0
+        while offset < len(events):
+            key, _, _, name_bytes = _EVENT.unpack_from(events, offset)
+            keys.append(key)
+            offset += _EVENT.size + name_bytes
+        return keys
+
+    def close(self) -> None:
+        """Let go of it, in a forked child too."""
+        os.close(self._descriptor)
+
+
+def _checked(answer: int) -> int:
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return answer

@@ -1,0 +1,172 @@
+"""Processes that wait for each other's work: across forks, kills and many waiters (DESIGN §4)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+import litequeue
+from litequeue import JobState, NewJob
+from litequeue.sqlite import arrivals
+from litequeue.sqlite.bell import Bell
+from litequeue.sqlite.watching import Listener
+
+if TYPE_CHECKING:
+    from litequeue import Queue
+    from tests.faults.children import Children, Parent
+
+pytestmark = pytest.mark.slow
+
+FAR_S = 3600.0
+KINDS = [f"kind:{number}" for number in range(4)]
+
+
+def _tell_sleeps(parent: Parent) -> None:
+    """Say each time that this process goes to sleep, and let only rings wake it."""
+    arrivals._NET_S = FAR_S
+    sleep = Listener.sleep
+
+    def tell(listener: Listener, seconds: float) -> None:
+        parent.say("asleep")
+        sleep(listener, seconds)
+
+    pytest.MonkeyPatch().setattr(Listener, "sleep", tell)
+
+
+def _take(queue: Queue, kind: str) -> str:
+    """Wait for one job and complete it."""
+    while True:
+        lease = queue.lease_next([kind])
+        if lease is not None:
+            lease.complete()
+            return lease.kind
+        assert queue.wait(FAR_S, [kind])
+
+
+def _wait_and_take(parent: Parent, path: str, kind: str) -> str:
+    _tell_sleeps(parent)
+    with litequeue.open(path) as queue:
+        return _take(queue, kind)
+
+
+def test_four_processes_wait_for_four_kinds(processes: Children, path: str) -> None:
+    """A ring is for everybody: none takes another's, whichever comes first (DESIGN §4)."""
+    with litequeue.open(path) as queue:
+        waiting = {kind: processes.start(_wait_and_take, path, kind) for kind in KINDS}
+        for child in waiting.values():
+            assert child.hear() == "asleep"
+        for kind in (KINDS[2], KINDS[0], KINDS[3], KINDS[1]):
+            queue.enqueue(kind)
+            assert waiting.pop(kind).result() == kind
+            for other in waiting.values():
+                assert other.hear() == "asleep", "it looked, and waits on"
+
+
+def _wait_on_both_sides(parent: Parent, path: str, rounds: int) -> None:
+    _tell_sleeps(parent)
+    queue = litequeue.open(path)
+    assert not queue.wait(0)  # this process has its thread and its watch
+    child = parent.fork(lambda: [_take(queue, "child's") for _ in range(rounds)])
+    for _ in range(rounds):
+        _take(queue, "parent's")
+    parent.join(child)
+
+
+def test_both_sides_of_a_fork_wait_for_themselves(processes: Children, path: str) -> None:
+    """The child has no thread of its parent's, and takes no ring from it: it begins anew (DESIGN §3, §4)."""
+    rounds = 10
+    with litequeue.open(path) as queue:
+        child = processes.start(_wait_on_both_sides, path, rounds)
+        for _ in range(rounds):
+            assert [child.hear(), child.hear()] == ["asleep", "asleep"]
+            queue.enqueue_many([NewJob("child's"), NewJob("parent's")])
+        assert child.result() is None
+        assert {job.state for job in queue.list()} == {JobState.COMPLETED}
+
+
+def _wait_beside_a_fork(parent: Parent, path: str) -> str:
+    _tell_sleeps(parent)
+    with litequeue.open(path) as queue:
+        children = []
+
+        def fork(*_: object) -> None:
+            children.append(parent.fork(lambda: None))
+            parent.join(*children)
+            parent.say("forked")
+
+        signal.signal(signal.SIGUSR1, fork)
+        return _take(queue, "work")
+
+
+def test_a_wait_goes_on_after_a_fork_in_the_midst_of_it(processes: Children, path: str) -> None:
+    """A signal handler forks while the process waits; the child's end takes nothing from its parent (DESIGN §3)."""
+    with litequeue.open(path) as queue:
+        child = processes.start(_wait_beside_a_fork, path)
+        assert child.hear() == "asleep"
+        child.signal(signal.SIGUSR1)
+        assert child.hear() == "forked"
+        queue.enqueue("work")
+        assert child.result() == "work"
+
+
+def _wait_on_in_a_fork(parent: Parent, path: str) -> None:
+    """Wait; a signal handler forks, and the child comes back from it into the parent's wait."""
+    arrivals._NET_S = 0.1
+    sleep = Listener.sleep
+    parents = [os.getpid()]
+    forked: list[int] = []
+
+    def fork_once(listener: Listener, seconds: float) -> None:
+        if not forked:
+            forked.append(os.fork())
+        parent.say("asleep" if os.getpid() in parents else "child asleep")
+        sleep(listener, seconds)
+
+    pytest.MonkeyPatch().setattr(Listener, "sleep", fork_once)
+    queue = litequeue.open(path)
+    assert queue.wait(FAR_S)
+    if os.getpid() not in parents:
+        os._exit(0)
+    parent.join(forked[0])
+
+
+def test_a_child_that_comes_back_into_a_wait_goes_on_with_it(processes: Children, path: str) -> None:
+    """Its listener was its parent's: it watches for itself at its next look (DESIGN §4)."""
+    with litequeue.open(path) as queue:
+        child = processes.start(_wait_on_in_a_fork, path)
+        heard = {child.hear(), child.hear()}
+        while heard != {"asleep", "child asleep"}:
+            heard.add(child.hear())
+        queue.enqueue("work")
+        while (line := child.hear()).endswith("asleep"):
+            pass
+        assert line == "result null"
+
+
+def _die_between_commit_and_ring(_: Parent, path: str) -> None:
+    pytest.MonkeyPatch().setattr(Bell, "ring", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    litequeue.open(path).enqueue("work")
+
+
+def test_the_job_of_a_ringer_that_was_killed_before_it_rang_is_found(processes: Children, path: str) -> None:
+    """By the slow look, at most a second later (DESIGN §4)."""
+    with litequeue.open(path) as queue:
+        assert not queue.wait(0)
+        child = processes.start(_die_between_commit_and_ring, path)
+        assert queue.wait(60)
+        assert child.status() == -signal.SIGKILL
+
+
+def _end_beside_a_waiting_thread(_: Parent, path: str) -> None:
+    queue = litequeue.open(path)
+    assert not queue.wait(0)
+    threading.Thread(target=lambda: queue.wait(FAR_S), daemon=True).start()
+
+
+def test_the_thread_that_hears_keeps_no_process_alive(processes: Children, path: str) -> None:
+    """A process ends beside it as it would without (DESIGN §4)."""
+    assert processes.run(_end_beside_a_waiting_thread, path) is None
