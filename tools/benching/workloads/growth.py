@@ -127,7 +127,7 @@ class Growth(Workload):
         self._why_not: dict[tuple[str, str], Answer] = {}
 
     def cells(self, scale: Scale) -> list[Cell]:
-        """Level by level for each sort, since the file of a sort grows."""
+        """Level by level for each sort, since the file of a sort grows; peers have the last level only."""
         levels = [1_000] if scale.is_short else [scale.count(rows) for rows in (10_000, 100_000, 1_000_000)]
         return [
             Cell(
@@ -141,6 +141,7 @@ class Growth(Workload):
                     "times": scale.count(200),
                     "most s": scale.seconds(2.0),
                 },
+                with_peers=rows == levels[-1],
                 at_any_durability=True,
             )
             for sort in (SORTS[:1] if scale.is_short else SORTS)
@@ -151,16 +152,19 @@ class Growth(Workload):
         """Let the file of the sort grow to the level."""
         key = (subject.name, SORTS[int(cell.numbers["sort"])])
         rows = int(cell.numbers["rows"])
-        more = rows - self._rows.get(key, 0)
-        if key not in self._why_not and more * self._second_a_row.get(key, 0.0) > _MOST_FILL_S:
-            self._why_not[key] = {"unsupported": f"to put {rows:,} rows in would take over {_MOST_FILL_S:.0f} s"}
-        if key not in self._why_not:
-            answer = crew.run(self.order(cell, subject, self._folder(crew, cell, subject), "fill", more=more))
-            if "figures" in answer:
-                self._rows[key] = rows
-                self._second_a_row[key] = answer["figures"]["s"] / more
-            else:
-                self._why_not[key] = answer
+        have = self._rows.get(key, 0)
+        # Of a peer, which has had no level before, the first tenth tells how long the rest will take.
+        for level in (rows // 10, rows) if subject.where == "peers" else (rows,):
+            more = level - have
+            if key not in self._why_not and more * self._second_a_row.get(key, 0.0) > _MOST_FILL_S:
+                self._why_not[key] = {"unsupported": f"to put {rows:,} rows in would take over {_MOST_FILL_S:.0f} s"}
+            if key not in self._why_not:
+                answer = crew.run(self.order(cell, subject, self._folder(crew, cell, subject), "fill", more=more))
+                if "figures" in answer:
+                    self._rows[key] = have = level
+                    self._second_a_row[key] = answer["figures"]["s"] / more
+                else:
+                    self._why_not[key] = answer
         return self._why_not.get(key)
 
     def measure(self, crew: Crew, cell: Cell, subject: Named, number: int) -> Answer:  # noqa: ARG002 - one file for all
