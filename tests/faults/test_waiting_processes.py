@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from typing import TYPE_CHECKING
@@ -64,6 +65,42 @@ def test_four_processes_wait_for_four_kinds(processes: Children, path: str) -> N
             assert waiting.pop(kind).result() == kind
             for other in waiting.values():
                 assert other.hear() == "asleep", "it looked, and waits on"
+
+
+def _work_off(parent: Parent, path: str, kind: str, count: int) -> int:
+    """Take so many jobs of a kind; return how often there was none."""
+    arrivals._NET_S = FAR_S
+    waits = 0
+    with litequeue.open(path, durability="normal") as queue:
+        parent.say("open")
+        for _ in range(count):
+            while (lease := queue.lease_next([kind])) is None:
+                waits += 1
+                assert queue.wait(FAR_S, [kind])
+            lease.complete()
+    return waits
+
+
+def _enqueue_at_random(_: Parent, path: str, rounds: int) -> None:
+    with litequeue.open(path, durability="normal") as queue:
+        for _round in range(rounds):
+            for kind in random.sample(KINDS, len(KINDS)):
+                queue.enqueue(kind)
+
+
+def test_no_ring_is_missed_by_four_processes_while_two_enqueue(processes: Children, path: str) -> None:
+    """With nothing else to wake them, all jobs are worked off (DESIGN §4)."""
+    litequeue.open(path).close()
+    rounds = 150
+    workers = [processes.start(_work_off, path, kind, 2 * rounds) for kind in KINDS]
+    for worker in workers:
+        assert worker.hear() == "open"
+    for enqueuer in [processes.start(_enqueue_at_random, path, rounds) for _ in range(2)]:
+        enqueuer.result()
+    for worker in workers:
+        assert worker.result() is not None
+    with litequeue.open(path) as queue:
+        assert queue.stats().counts[JobState.COMPLETED] == 2 * rounds * len(KINDS)
 
 
 def _wait_on_both_sides(parent: Parent, path: str, rounds: int) -> None:

@@ -6,13 +6,19 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
 
+from litequeue.sqlite import arrivals
+from litequeue.sqlite.watching import Listener
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from tests.faults import children
 else:  # the folders of the tests are no packages
@@ -21,6 +27,9 @@ else:  # the folders of the tests are no packages
     children = importlib.util.module_from_spec(_spec)
     sys.modules[_spec.name] = children
     _spec.loader.exec_module(children)
+
+PATIENCE_S = 20.0
+"""How long a thread may take to do what it has to, before the test fails."""
 
 _HASHES = """
 import hashlib, json, pathlib, sys
@@ -53,3 +62,72 @@ def fingerprint(tmp_path: Path) -> Callable[[], dict[str, str]]:
         return hashes
 
     return look
+
+
+class Asleep:
+    """Tells when a waiter goes to sleep, and for how long at most."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._sleeps: SimpleQueue[float] = SimpleQueue()
+        sleep = Listener.sleep
+
+        def tell(listener: Listener, seconds: float) -> None:
+            self._sleeps.put(seconds)
+            sleep(listener, seconds)
+
+        monkeypatch.setattr(Listener, "sleep", tell)
+
+    def wait(self) -> float:
+        """Wait for the next sleep; return how long it may last."""
+        return self._sleeps.get(timeout=PATIENCE_S)
+
+    def assert_none(self) -> None:
+        """Make sure that nobody went to sleep since."""
+        with pytest.raises(Empty):
+            self._sleeps.get_nowait()
+
+
+class Waiting:
+    """A thread that waits for work; its answer, or what it raised."""
+
+    def __init__(self, wait: Callable[[], bool]) -> None:
+        self._answers: SimpleQueue[bool | BaseException] = SimpleQueue()
+        self._wait = wait
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._answers.put(self._wait())
+        except BaseException as exc:  # noqa: BLE001 - told to the test
+            self._answers.put(exc)
+
+    def answer(self) -> bool | BaseException:
+        """Wait for the end of the waiting."""
+        return self._answers.get(timeout=PATIENCE_S)
+
+    def assert_waiting(self) -> None:
+        """Make sure that it has not ended."""
+        with pytest.raises(Empty):
+            self._answers.get_nowait()
+
+
+StartWaiting = Callable[[Callable[[], bool]], Waiting]
+
+
+@pytest.fixture
+def no_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing but what is tested wake a waiter: the slow look that is the net is an hour away."""
+    monkeypatch.setattr(arrivals, "_NET_S", 3600.0)
+
+
+@pytest.fixture
+def asleep(monkeypatch: pytest.MonkeyPatch) -> Asleep:
+    """Give what tells when a waiter goes to sleep."""
+    return Asleep(monkeypatch)
+
+
+@pytest.fixture
+def start_waiting() -> StartWaiting:
+    """Give the means to wait in another thread."""
+    return Waiting

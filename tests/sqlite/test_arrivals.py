@@ -6,23 +6,18 @@ hand; a time-out is only ever what fails a test.
 
 from __future__ import annotations
 
-import errno
 import itertools
 import math
-import os
-import signal
-import threading
 import time
 from datetime import timedelta
-from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 
-from litequeue import QueueClosed, UsageError
-from litequeue.sqlite import arrivals, watching
+from litequeue import UsageError
+from litequeue.sqlite import arrivals
 from litequeue.sqlite.bell import Bell
 from litequeue.sqlite.watching import WATCHER, Listener
 
@@ -32,69 +27,12 @@ if TYPE_CHECKING:
     from litequeue import Queue
     from litequeue.testing import FakeClock
     from tests.conftest import MakeQueue
+    from tests.sqlite.conftest import Asleep, StartWaiting
 
 PATIENCE_S = 20.0
 FAR_S = 3600.0
 
-
-@pytest.fixture(autouse=True)
-def _no_net(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let nothing but what is tested wake a waiter."""
-    monkeypatch.setattr(arrivals, "_NET_S", FAR_S)
-
-
-class Asleep:
-    """Tells when a waiter goes to sleep, and for how long at most."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._sleeps: SimpleQueue[float] = SimpleQueue()
-        sleep = Listener.sleep
-
-        def tell(listener: Listener, seconds: float) -> None:
-            self._sleeps.put(seconds)
-            sleep(listener, seconds)
-
-        monkeypatch.setattr(Listener, "sleep", tell)
-
-    def wait(self) -> float:
-        """Wait for the next sleep; return how long it may last."""
-        return self._sleeps.get(timeout=PATIENCE_S)
-
-    def assert_none(self) -> None:
-        """Make sure that nobody went to sleep since."""
-        with pytest.raises(Empty):
-            self._sleeps.get_nowait()
-
-
-@pytest.fixture
-def asleep(monkeypatch: pytest.MonkeyPatch) -> Asleep:
-    """Give what tells when a waiter goes to sleep."""
-    return Asleep(monkeypatch)
-
-
-class Waiting:
-    """A thread that waits for work; its answer, or what it raised."""
-
-    def __init__(self, wait: Callable[[], bool]) -> None:
-        self._answers: SimpleQueue[bool | BaseException] = SimpleQueue()
-        self._wait = wait
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._answers.put(self._wait())
-        except BaseException as exc:  # noqa: BLE001 - told to the test
-            self._answers.put(exc)
-
-    def answer(self) -> bool | BaseException:
-        """Wait for the end of the waiting."""
-        return self._answers.get(timeout=PATIENCE_S)
-
-    def assert_waiting(self) -> None:
-        """Make sure that it has not ended."""
-        with pytest.raises(Empty):
-            self._answers.get_nowait()
+pytestmark = pytest.mark.usefixtures("no_net")
 
 
 # --- every interleaving
@@ -148,7 +86,7 @@ def _orders() -> list[str]:
 
 @pytest.mark.parametrize("order", _orders())
 def test_no_ring_is_missed_whatever_the_order(
-    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, order: str
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, order: str, start_waiting: StartWaiting
 ) -> None:
     """A waiter forgets old rings, watches, looks and sleeps; another handle begins, commits and rings (DESIGN §4)."""
     waiter, enqueuer = make_queue(), make_queue()
@@ -174,8 +112,8 @@ def test_no_ring_is_missed_whatever_the_order(
         finally:
             turns.end("E")
 
-    waiting = Waiting(wait)
-    enqueuing = Waiting(enqueue)
+    waiting = start_waiting(wait)
+    enqueuing = start_waiting(enqueue)
     turns.run()
     assert waiting.answer() is True
     assert enqueuing.answer() is True
@@ -214,13 +152,15 @@ def test_a_wait_inside_ones_own_transaction_is_refused(queue: Queue) -> None:
         queue.wait(timeout=0)
 
 
-def test_each_waiter_is_woken_for_its_own_kind(make_queue: MakeQueue, asleep: Asleep) -> None:
+def test_each_waiter_is_woken_for_its_own_kind(
+    make_queue: MakeQueue, asleep: Asleep, start_waiting: StartWaiting
+) -> None:
     """Four threads on two handles wait for four kinds; whichever comes, its own waiter has it (DESIGN §4)."""
     handles = [make_queue(), make_queue()]
     waiting = {}
     for number in range(4):
         kind, handle = f"kind:{number}", handles[number % 2]
-        waiting[kind] = Waiting(lambda handle=handle, kind=kind: handle.wait(FAR_S, [kind]))  # type: ignore[misc]
+        waiting[kind] = start_waiting(lambda handle=handle, kind=kind: handle.wait(FAR_S, [kind]))  # type: ignore[misc]
         asleep.wait()
     enqueuer = make_queue()
     for kind in ("kind:2", "kind:0", "kind:3", "kind:1"):
@@ -231,10 +171,12 @@ def test_each_waiter_is_woken_for_its_own_kind(make_queue: MakeQueue, asleep: As
             other.assert_waiting()
 
 
-def test_a_ring_for_others_costs_one_look_and_no_write(make_queue: MakeQueue, asleep: Asleep) -> None:
+def test_a_ring_for_others_costs_one_look_and_no_write(
+    make_queue: MakeQueue, asleep: Asleep, start_waiting: StartWaiting
+) -> None:
     """A waiter whose kind did not come reads once, and writes nothing (DESIGN §4)."""
     waiter, enqueuer = make_queue(), make_queue()
-    waiting = Waiting(lambda: waiter.wait(FAR_S, ["mine"]))
+    waiting = start_waiting(lambda: waiter.wait(FAR_S, ["mine"]))
     asleep.wait()
     reader, writer = waiter._store._reader.connection, waiter._store._writer.connection
     assert reader is not None
@@ -255,12 +197,14 @@ def test_a_ring_for_others_costs_one_look_and_no_write(make_queue: MakeQueue, as
     assert waiting.answer() is True
 
 
-def test_a_ring_from_another_scope_lets_a_waiter_sleep_on(make_queue: MakeQueue, asleep: Asleep) -> None:
+def test_a_ring_from_another_scope_lets_a_waiter_sleep_on(
+    make_queue: MakeQueue, asleep: Asleep, start_waiting: StartWaiting
+) -> None:
     """The scope is the handle's, or the one that is asked for."""
     waiter, enqueuer = make_queue(scope="mine"), make_queue(scope="theirs")
-    waiting = Waiting(lambda: waiter.wait(FAR_S))
+    waiting = start_waiting(lambda: waiter.wait(FAR_S))
     asleep.wait()
-    other = Waiting(lambda: waiter.wait(FAR_S, scope="theirs"))
+    other = start_waiting(lambda: waiter.wait(FAR_S, scope="theirs"))
     asleep.wait()
     enqueuer.enqueue("work")
     assert other.answer() is True
@@ -270,9 +214,9 @@ def test_a_ring_from_another_scope_lets_a_waiter_sleep_on(make_queue: MakeQueue,
     assert waiting.answer() is True
 
 
-def test_a_handle_hears_its_own_rings(queue: Queue, asleep: Asleep) -> None:
+def test_a_handle_hears_its_own_rings(queue: Queue, asleep: Asleep, start_waiting: StartWaiting) -> None:
     """One thread enqueues, another one of the same handle waits."""
-    waiting = Waiting(lambda: queue.wait(FAR_S))
+    waiting = start_waiting(lambda: queue.wait(FAR_S))
     asleep.wait()
     queue.enqueue("work")
     assert waiting.answer() is True
@@ -344,11 +288,13 @@ def test_a_clock_that_stands_still_is_not_asked_without_a_pause(
     assert slept == [0.001] * 3
 
 
-def test_a_job_that_is_due_earlier_is_heard_of(make_queue: MakeQueue, asleep: Asleep, clock: FakeClock) -> None:
+def test_a_job_that_is_due_earlier_is_heard_of(
+    make_queue: MakeQueue, asleep: Asleep, clock: FakeClock, start_waiting: StartWaiting
+) -> None:
     """A waiter that sleeps until a due time learns of an earlier one (DESIGN §4)."""
     waiter, enqueuer = make_queue(), make_queue()
     enqueuer.enqueue("work", delay=300)
-    waiting = Waiting(lambda: waiter.wait(FAR_S))
+    waiting = start_waiting(lambda: waiter.wait(FAR_S))
     assert asleep.wait() == 300
     enqueuer.enqueue("work", delay=200)
     assert asleep.wait() == 200
@@ -357,154 +303,3 @@ def test_a_job_that_is_due_earlier_is_heard_of(make_queue: MakeQueue, asleep: As
     clock.advance(200)
     enqueuer.enqueue("of another scope, that only rings", scope="other")
     assert waiting.answer() is True
-
-
-# --- what goes wrong
-
-
-def test_a_waiter_of_a_handle_that_is_closed_is_told_at_once(make_queue: MakeQueue, asleep: Asleep) -> None:
-    """`QueueClosed`; who waits on another handle of the same file waits on (§6)."""
-    closed, other = make_queue(), make_queue()
-    waiting, going_on = Waiting(lambda: closed.wait(FAR_S)), Waiting(lambda: other.wait(FAR_S))
-    asleep.wait()
-    asleep.wait()
-    closed.close()
-    assert isinstance(waiting.answer(), QueueClosed)
-    asleep.wait()
-    going_on.assert_waiting()
-    other.enqueue("work")
-    assert going_on.answer() is True
-    with pytest.raises(QueueClosed):
-        closed.wait(0)
-
-
-def test_an_interrupt_ends_a_wait(queue: Queue, asleep: Asleep, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the main thread is its `KeyboardInterrupt`, and leaves nothing behind.
-
-    Python does not notice a signal that comes in the few steps before a thread blocks; then the next look does.
-    """
-    monkeypatch.setattr(arrivals, "_NET_S", 1.0)
-    began = time.monotonic()
-
-    def press() -> None:
-        asleep.wait()
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    pressing = threading.Thread(target=press)
-    pressing.start()
-    with pytest.raises(KeyboardInterrupt):
-        queue.wait(PATIENCE_S)
-    pressing.join()
-    assert time.monotonic() - began < PATIENCE_S / 2
-    assert WATCHER._listeners == {}
-    queue.enqueue("work")
-    assert queue.wait(0)
-
-
-def test_an_interrupt_after_the_commit_still_rings(
-    make_queue: MakeQueue, asleep: Asleep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The job is there, and who waits for it hears of it (DESIGN §4, G11)."""
-    waiter, enqueuer = make_queue(), make_queue()
-    waiting = Waiting(lambda: waiter.wait(FAR_S))
-    asleep.wait()
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(enqueuer._store.holdings, "ended", enqueuer._store.holdings.ended)
-    monkeypatch.setattr(type(enqueuer._store._writer.agreement), "committed", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        enqueuer.enqueue("work")
-    monkeypatch.undo()
-    assert waiting.answer() is True
-
-
-def test_a_bell_that_is_removed_is_watched_again(queue: Queue, make_queue: MakeQueue, asleep: Asleep) -> None:
-    """A waiter hears that, and watches a new one (DESIGN §4)."""
-    queue.enqueue("others")
-    waiting = Waiting(lambda: queue.wait(FAR_S, ["mine"]))
-    asleep.wait()
-    Path(f"{queue.path}-bell").unlink()
-    asleep.wait()
-    make_queue().enqueue("mine")
-    assert waiting.answer() is True
-
-
-def test_a_ringer_finds_the_new_bell(queue: Queue, make_queue: MakeQueue, asleep: Asleep) -> None:
-    """Within as long as a waiter goes without a look, here at once (DESIGN §4)."""
-    queue.enqueue("others")
-    waiting = Waiting(lambda: make_queue().wait(FAR_S, ["mine"]))
-    asleep.wait()
-    Path(f"{queue.path}-bell").unlink()
-    asleep.wait()
-    queue._store._bell._look_again_at = 0
-    queue.enqueue("mine")
-    assert waiting.answer() is True
-
-
-def _no_source() -> None:
-    return None
-
-
-def _no_more_sources() -> None:
-    raise OSError(errno.EMFILE, "too many")
-
-
-@pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Let the kernel tell nothing."""
-    monkeypatch.setattr(arrivals, "WATCHER", watching.Watcher())
-    monkeypatch.setattr(watching, "_open_source", request.param)
-
-
-@pytest.mark.usefixtures("deaf")
-@pytest.mark.parametrize("deaf", [_no_source, _no_more_sources], indirect=True)
-def test_where_the_kernel_tells_nothing_a_waiter_asks(make_queue: MakeQueue, asleep: Asleep) -> None:
-    """First each millisecond, then ever more slowly (DESIGN §4)."""
-    waiter, enqueuer = make_queue(), make_queue()
-    waiting = Waiting(lambda: waiter.wait(FAR_S))
-    assert [asleep.wait() for _ in range(8)] == [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.05, 0.05]
-    enqueuer.enqueue("work")
-    assert waiting.answer() is True
-
-
-def test_a_source_that_fails_is_given_up(
-    make_queue: MakeQueue, asleep: Asleep, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Who waits is woken, and asks from then on (DESIGN §4)."""
-
-    class Failing:
-        def __init__(self) -> None:
-            self.fail = threading.Event()
-
-        def arm(self, path: str, descriptor: int) -> int:
-            assert path
-            os.close(descriptor)
-            return 1
-
-        def heard(self) -> list[int]:
-            self.fail.wait(PATIENCE_S)
-            raise OSError(errno.EIO, "broken")
-
-        def close(self) -> None:
-            pass
-
-    source = Failing()
-    monkeypatch.setattr(arrivals, "WATCHER", watching.Watcher())
-    monkeypatch.setattr(watching, "_open_source", lambda: source)
-    waiter, enqueuer = make_queue(), make_queue()
-    waiting = Waiting(lambda: waiter.wait(FAR_S))
-    assert asleep.wait() > 60
-    source.fail.set()
-    assert asleep.wait() < 0.1
-    enqueuer.enqueue("work")
-    assert waiting.answer() is True
-
-
-def test_waiting_again_and_again_leaves_nothing_behind(queue: Queue) -> None:
-    """No listener, no watch and no thread more than one (DESIGN §4)."""
-    for _ in range(200):
-        assert not queue.wait(0)
-    assert WATCHER._listeners == {}
-    assert sum(thread.name == "litequeue-bell" for thread in threading.enumerate()) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -218,3 +219,14 @@ def test_a_bell_with_another_name_is_not_written_to(queue: Queue, tmp_path: Path
     Path(f"{queue.path}-bell").hardlink_to(victim)
     queue.enqueue("a")
     assert victim.read_bytes() == b""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a ring is a write")
+def test_a_ring_writes_nothing(queue: Queue) -> None:
+    """It is a read of one byte: no inode gets dirty for it, and no sync has more to do (DESIGN §4)."""
+    queue.enqueue("a")
+    rung = Path(f"{queue.path}-bell")
+    before = rung.stat().st_mtime_ns, rung.stat().st_ctime_ns, rung.stat().st_size
+    for _ in range(3):
+        queue.enqueue("a")
+    assert (rung.stat().st_mtime_ns, rung.stat().st_ctime_ns, rung.stat().st_size) == before
