@@ -1,9 +1,9 @@
 """How fast, how flat, how fair: this package beside a floor written by hand, and beside what people use today.
 
     python tools/bench.py                                  about 15 minutes
-    python tools/bench.py --peers                          what people use today too, in an environment of its own
+    python tools/bench.py --peers --json run.json          the peers too, in an environment of their own
     python tools/bench.py enqueue drain --subjects ours bare --size 0.2
-    python tools/bench.py --json run.json; python tools/bench.py --from run.json
+    python tools/bench.py --from run.json --document docs/performance.md --plots docs/performance
 
 Every measurement is a process of its own with a fresh file; subjects alternate within each round; shown are medians of
 the rounds, between what they lay, and ratios taken within the same round. Durability is what a live connection says.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -23,7 +24,8 @@ from typing import Any
 import environment
 
 if __name__ == "__main__":
-    environment.ensure("dev")  # before what follows, which imports the package
+    draws = any(argument.startswith("--plots") for argument in sys.argv)
+    environment.ensure("bench" if draws else None)  # before what follows, which imports the package
 
 from benching.subject import names
 from harness import report
@@ -34,25 +36,34 @@ PEERS = names("peers")
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, or read what was measured; show it. Return the exit status."""
-    from benching import goals, summary, tables  # noqa: PLC0415 - the environment comes first
+    from benching import document, goals, summary, tables  # noqa: PLC0415 - the environment comes first
 
     options = _parser().parse_args(arguments)
     if options.read is None:
         told, samples = _measured(options)
+        command = shlex.join(["python", "tools/bench.py", *(sys.argv[1:] if arguments is None else arguments)])
     else:
-        told, samples = _read(options.read)
+        told, samples, command = _read(options.read)
     rows = summary.summarise(samples)
     for title, table in tables.tables(rows).items():
         told.add(title, table)
     judged = goals.judged(rows)
     if judged:
-        told.add("Goals", judged)
+        told.add(document.GOALS, judged)
     if options.strict:
         told.broken += goals.missed(judged)
-    whole = {**told.as_dict(), "samples": samples}
+    whole = {**told.as_dict(), "command": command, "samples": samples}
     if options.json is not None and options.json != "-":
         Path(options.json).write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(whole) if options.json == "-" else told.as_text(), flush=True)
+    if options.document is not None:
+        page = options.document.read_text(encoding="utf-8")
+        options.document.write_text(document.written(page, told, command), encoding="utf-8")
+    if options.plots is not None:
+        from benching import plots  # noqa: PLC0415 - matplotlib is not always there
+
+        for path in plots.draw(rows, options.plots):
+            report.say(f"drawn: {path}")
     return 1 if told.broken else 0
 
 
@@ -71,6 +82,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--strict", action="store_true", help="end with 1 when a goal is missed")
     parser.add_argument("--json", metavar="FILE", help="write the whole run there (-: to standard output, no tables)")
     parser.add_argument("--from", dest="read", metavar="FILE", type=Path, help="show an earlier run, from its JSON")
+    parser.add_argument(
+        "--document", metavar="PAGE", type=Path, help="write the tables into a page, between its markers"
+    )
+    parser.add_argument("--plots", metavar="FOLDER", type=Path, help="draw plots (needs the extra `bench`)")
     return parser
 
 
@@ -117,7 +132,7 @@ def _measured(options: argparse.Namespace) -> tuple[report.Report, list[dict[str
     return told, samples
 
 
-def _read(path: Path) -> tuple[report.Report, list[dict[str, Any]]]:
+def _read(path: Path) -> tuple[report.Report, list[dict[str, Any]], str]:
     whole = json.loads(path.read_text(encoding="utf-8"))
     told = report.Report(
         "bench",
@@ -127,7 +142,7 @@ def _read(path: Path) -> tuple[report.Report, list[dict[str, Any]]]:
         taken=whole["taken_with"],
         judges=False,
     )
-    return told, whole["samples"]
+    return told, whole["samples"], whole["command"]
 
 
 if __name__ == "__main__":

@@ -55,8 +55,13 @@ class Row:
     to_floor: dict[str, Spread]
     """How many times the floor's figure, where the floor held the same durability."""
     why_not: str | None
-    delivery: str | None = None
-    """What a peer promises of a job that was handed out; of ours, `None`: at least once."""
+    has: Mapping[str, object]
+    """What the live connection said, the last time."""
+
+    @property
+    def delivery(self) -> str:
+        """What is promised of a job that was handed out; a peer says it, and of ours it is this."""
+        return str(self.has.get("delivery", "at least once"))
 
 
 def held(has: Mapping[str, object]) -> str:
@@ -98,5 +103,5 @@ def _row(key: Key, samples: list[Mapping[str, Any]], floor: list[Mapping[str, An
         {name: Spread.of(s["figures"][name] for s in done if name in s["figures"]) for name in names},
         {name: Spread.of(values) for name, values in ratios.items()},
         why_not,
-        str(done[-1]["has"].get("delivery", "")) or None if done else None,
+        done[-1]["has"] if done else {},
     )

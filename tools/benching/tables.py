@@ -14,12 +14,16 @@ from benching.workload import Workload
 from harness.report import Figure
 
 Table = list[dict[str, Figure]]
-_ORDER = {"normal": 0, "full": 1}
+SUBJECTS = "What the live connections say"
+LEFT_OUT = "What has no figure, or failed"
+_ASKED = ("journal_mode", "synchronous", "page_size", "sqlite")
+_ACKNOWLEDGED = "at least once"
+_LEVELS = {"normal": 0, "full": 1}
 
 
 def tables(rows: Sequence[Row]) -> dict[str, Table]:
     """Return a table for each workload that was measured, by title."""
-    found = {}
+    found = {SUBJECTS: _subjects(rows)} if any(row.has for row in rows) else {}
     for workload in workloads():
         mine = [row for row in rows if row.key.workload == workload.name and row.figures]
         if mine:
@@ -35,38 +39,58 @@ def tables(rows: Sequence[Row]) -> dict[str, Table]:
         for row in rows
         if row.why_not
     ]
-    return found | ({"What has no figure, or failed": _merged(left_out)} if left_out else {})
+    return found | ({LEFT_OUT: _merged(left_out)} if left_out else {})
 
 
 def _table(workload: Workload, rows: list[Row]) -> Table:
     cells = list(dict.fromkeys(row.key.cell for row in rows))
     in_order = sorted(
         rows,
-        key=lambda row: (_ORDER.get(row.key.asked, 9), cells.index(row.key.cell), row.is_peer, _main(workload, row)),
+        key=lambda row: (
+            _LEVELS.get(row.held, len(_LEVELS)),
+            row.held,
+            cells.index(row.key.cell),
+            _main(workload, row),
+        ),
     )
     is_compared = any(row.key.subject == FLOOR for row in rows)
-    is_a_time = workload.main == "us"
+    has_other = any(row.held != row.key.asked for row in rows)
     made: Table = []
     for row in in_order:
-        line: dict[str, Figure] = {
-            "asked": row.key.asked,
-            "what": row.key.cell,
-            "subject": row.key.subject if row.delivery != "at most once" else f"{row.key.subject} (at most once)",
-            "held": row.held,
-        }
+        line: dict[str, Figure] = {"durability": row.held}
+        if has_other:
+            line["asked for"] = row.key.asked
+        line |= {"what": row.key.cell, "subject": _who(row)}
         if is_compared:
             ratio = row.to_floor.get(workload.main)
             line[f"× {FLOOR}"] = None if ratio is None else round(ratio.median, 2)
-        if is_a_time:
+        if workload.main == "us":
             took = row.figures.get("us")
             line["jobs/s"] = None if took is None else round(1e6 / took.median)
         for column in workload.columns:
             spread = row.figures.get(column.name)
             line[column.title] = None if spread is None else _rounded(spread.median)
             if column.is_shown_spread:
-                line[f"{column.title} from–to"] = None if spread is None else _from_to(spread)
+                line["from–to" if column.name == workload.main else f"{column.title}, from–to"] = (
+                    None if spread is None else _from_to(spread)
+                )
         made.append(line)
     return made
+
+
+def _who(row: Row) -> str:
+    return row.key.subject if row.delivery == _ACKNOWLEDGED else f"{row.key.subject} ({row.delivery})"
+
+
+def _subjects(rows: Sequence[Row]) -> Table:
+    """Return what each subject has, by durability; once where it is always the same."""
+    found: dict[tuple[str, ...], dict[str, Figure]] = {}
+    for row in sorted(rows, key=lambda row: (row.is_peer, row.key.subject, _LEVELS.get(row.held, len(_LEVELS)))):
+        if row.has:
+            line: dict[str, Figure] = {"subject": _who(row), "library": str(row.has.get("library", ""))}
+            line |= {"durability": row.held} | {name: str(row.has.get(name, "unknown")) for name in _ASKED}
+            found.setdefault(tuple(map(str, line.values())), line)
+    return list(found.values())
 
 
 def _main(workload: Workload, row: Row) -> float:

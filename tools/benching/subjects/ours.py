@@ -97,10 +97,7 @@ class Subject:
 
     def wait(self, timeout: float) -> bool:
         """Wait for the bell."""
-        wait: Callable[[float], bool] | None = getattr(self._queue, "wait", None)
-        if wait is None:
-            raise Unsupported("this version has no wait")
-        return wait(timeout)
+        return self._queue.wait(timeout)
 
     def count_syncs(self) -> None:
         """Wrap SQLite's file system."""

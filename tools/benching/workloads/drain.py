@@ -7,17 +7,21 @@ processes is seen. The file is filled once and copied for each measurement.
 
 from __future__ import annotations
 
+import json
+import multiprocessing
 import shutil
 import time
+import traceback
 from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import NamedTuple
 
 from benching.crew import Crew, Named
-from benching.order import Answer, Figures, Measured, Meet, Order
+from benching.order import Answer, Figures, Measured, Meet, Order, Pragmas
 from benching.payloads import number_of, payload
 from benching.subject import Subject, Unsupported
 from benching.workload import BOTH, Cell, Column, Scale, Workload
@@ -26,6 +30,9 @@ from benching.workloads.verbs import percentile, put
 _IDLE_S = 0.001
 _LOOKS = 5
 """How often nothing is found in a row before a process believes that it is over."""
+_PATIENCE_S = 120.0
+_MEET_S = 60.0
+_FORK = multiprocessing.get_context("fork")  # the child has no thread and no queue open yet
 
 
 def fill(subject: Subject, order: Order, _: Meet) -> Measured:
@@ -37,43 +44,30 @@ def fill(subject: Subject, order: Order, _: Meet) -> Measured:
     return Measured({}, has)
 
 
-def drain(subject: Subject, order: Order, meet: Meet) -> Measured:
-    """Lease and complete one by one until nothing is left or the time is over; write each turn down."""
-    subject.open(order["folder"], order["durability"])
-    has = subject.pragmas()
-    clock = time.monotonic_ns
-    turns, numbers = array("q"), array("q")
-    troubles = in_vain = 0
-    meet()
-    deadline = clock() + int(order["numbers"]["most s"] * 1e9)
-    begun_at = clock()
-    while begun_at < deadline and in_vain < _LOOKS:
-        try:
-            token = subject.lease()
-            if token is None:
-                in_vain += 1
-                time.sleep(_IDLE_S)
-                begun_at = clock()
-                continue
-            leased_at = clock()
-            in_vain = 0
-            numbers.append(number_of(subject.payload_id(token)))
-            completing_at = clock()
-            turns.extend((begun_at, leased_at - begun_at))
-            subject.complete(token)
-            turns.extend((completing_at, clock() - completing_at))
-        except Unsupported:
-            raise
-        except Exception:  # noqa: BLE001 - counted: a peer may give up waiting for the lock
-            troubles += 1
-        begun_at = clock()
-    turns.append(clock())
-    with Path(order["folder"]).with_name(f"turns-{int(order['numbers']['who'])}").open("wb") as file:
-        turns.tofile(file)
-        numbers.tofile(file)
-    figures: Figures = {"jobs": len(numbers), "turns": len(turns) // 2, "errors": troubles}
-    subject.close()
-    return Measured(figures, has)
+def drain(subject: Subject, order: Order, _: Meet) -> Measured:
+    """Let processes at the file, and tell what came out of all of them.
+
+    They are forked after the library has been imported and before anything is open, which costs less than to start
+    each by itself.
+    """
+    folder = Path(order["folder"])
+    processes = int(order["numbers"]["processes"])
+    meeting = _FORK.Barrier(processes)
+    notes = [folder.with_name(f"turns-{who}") for who in range(processes)]
+    workers = [_FORK.Process(target=_work, args=(subject, order, meeting, note)) for note in notes]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join(_PATIENCE_S)
+    finally:
+        for worker in workers:
+            worker.kill()
+    read = [_read(note) for note in notes]
+    for told in read:
+        if told.failed:
+            raise RuntimeError(told.failed)
+    return Measured(summed([told.turns for told in read], sum(told.errors for told in read)), read[0].has)
 
 
 TASKS = {"fill": fill, "drain": drain}
@@ -89,12 +83,90 @@ class Turns(NamedTuple):
     """The numbers of the jobs that it was handed."""
 
 
-def read(path: Path, figures: Figures) -> Turns:
-    """Read what a process has written down."""
-    told = array("q")
-    told.frombytes(path.read_bytes())
-    count = int(figures["turns"])
-    return Turns(told[0 : 2 * count : 2], told[1 : 2 * count : 2], told[2 * count], told[2 * count + 1 :])
+class _Told(NamedTuple):
+    """What one process has written down."""
+
+    turns: Turns
+    errors: int
+    has: Pragmas
+    failed: str | None
+
+
+class _Worker:
+    def __init__(self, subject: Subject, order: Order) -> None:
+        self._subject = subject
+        self._most_s = order["numbers"]["most s"]
+        subject.open(order["folder"], order["durability"])
+        self.has = subject.pragmas()
+        self.begun_at, self.took, self.jobs = array("q"), array("q"), array("q")
+        self.ended_at = self.errors = 0
+
+    def drain(self) -> None:
+        """Lease and complete one by one until nothing is left or the time is over."""
+        clock = time.monotonic_ns
+        deadline = clock() + int(self._most_s * 1e9)
+        in_vain = 0
+        while clock() < deadline and in_vain < _LOOKS:
+            try:
+                if self._pair():
+                    in_vain = 0
+                    continue
+            except Exception:  # noqa: BLE001 - counted: a peer may give up waiting for the lock
+                self.errors += 1
+            else:
+                in_vain += 1
+            time.sleep(_IDLE_S)
+        self.ended_at = clock()
+        self._subject.close()
+
+    def _pair(self) -> bool:
+        """Have two turns; tell whether there was anything to do."""
+        clock = time.monotonic_ns
+        begun_at = clock()
+        token = self._subject.lease()
+        ended_at = clock()
+        if token is None:
+            return False
+        self.jobs.append(number_of(self._subject.payload_id(token)))
+        self._had(begun_at, ended_at)
+        begun_at = clock()
+        self._subject.complete(token)
+        self._had(begun_at, clock())
+        return True
+
+    def _had(self, begun_at: int, ended_at: int) -> None:
+        self.begun_at.append(begun_at)
+        self.took.append(ended_at - begun_at)
+
+
+def _work(subject: Subject, order: Order, meeting: Barrier, note: Path) -> None:
+    """Work with the others, and write every turn down; runs in a process of its own."""
+    try:
+        worker = _Worker(subject, order)
+        meeting.wait(_MEET_S)
+        worker.drain()
+    except BaseException:  # noqa: BLE001 - told in full
+        meeting.abort()
+        note.write_bytes(json.dumps({"failed": traceback.format_exc()}).encode())
+        return
+    arrays = (worker.begun_at, worker.took, worker.jobs)
+    head = {"sizes": [len(one) for one in arrays], "ended_at": worker.ended_at, "errors": worker.errors}
+    written = json.dumps({**head, "has": worker.has}).encode()
+    note.write_bytes(b"\n".join([written, b"".join(one.tobytes() for one in arrays)]))
+
+
+def _read(note: Path) -> _Told:
+    if not note.exists():
+        return _Told(Turns((), (), 0, ()), 0, {}, "a process has not ended well")
+    written, _, body = note.read_bytes().partition(b"\n")
+    head = json.loads(written)
+    if "failed" in head:
+        return _Told(Turns((), (), 0, ()), 0, {}, head["failed"])
+    numbers = array("q")
+    numbers.frombytes(body)
+    turns, _took, jobs = head["sizes"]
+    parts = numbers[:turns], numbers[turns : 2 * turns], numbers[2 * turns : 2 * turns + jobs]
+    return _Told(Turns(parts[0], parts[1], head["ended_at"], parts[2]), head["errors"], head["has"], None)
 
 
 def summed(all_turns: Sequence[Turns], errors: float) -> Figures:
@@ -150,7 +222,7 @@ class Drain(Workload):
 
     def cells(self, scale: Scale) -> list[Cell]:
         """Two to 32 processes at every durability."""
-        sizes = {2: 3.0} if scale.is_short else {4: 4.0, 8: 4.0, 2: 2.0, 32: 2.0}
+        sizes = {2: 3.0} if scale.is_short else {2: 2.0, 4: 4.0, 8: 3.0, 32: 2.0}
         return [
             Cell(
                 self.name,
@@ -174,16 +246,7 @@ class Drain(Workload):
         folder = around / "queue"
         shutil.copytree(self._template(crew, cell, subject), folder)
         try:
-            whole = range(int(cell.numbers["processes"]))
-            answers = crew.run_together([self.order(cell, subject, folder, "drain", who=who) for who in whole])
-            for answer in answers:
-                if "figures" not in answer:
-                    return answer
-            turns = [read(around / f"turns-{who}", answers[who]["figures"]) for who in whole]
-            errors = sum(answer["figures"]["errors"] for answer in answers)
-            return {"figures": summed(turns, errors), "has": answers[0]["has"]}
-        except Unsupported as exc:
-            return {"unsupported": str(exc)}
+            return crew.run(self.order(cell, subject, folder, "drain"))
         finally:
             shutil.rmtree(around, ignore_errors=True)
 

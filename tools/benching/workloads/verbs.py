@@ -18,7 +18,7 @@ from benching.subject import Subject, Unsupported
 from benching.workload import BOTH, PAYLOADS, Cell, Column, Scale, Workload
 
 _WARM = 20
-_MOST_BYTES = 40_000_000
+_MOST_BYTES = 20_000_000
 """Of all payloads of one file."""
 _MOST_S = 3.0
 _BATCH = 100

@@ -104,7 +104,7 @@ class Waking(Workload):
 
     def cells(self, scale: Scale) -> list[Cell]:
         """One cell: `normal`."""
-        numbers = {"jobs": scale.count(200, 10), "idle s": scale.seconds(3.0)}
+        numbers = {"jobs": scale.count(200, 10), "idle s": scale.seconds(2.0)}
         return [Cell(self.name, "1 waits, 1 enqueues", "normal", numbers, at_any_durability=True)]
 
     def measure(self, crew: Crew, cell: Cell, subject: Named, number: int) -> Answer:
