@@ -26,21 +26,20 @@ class Agreement:
         self._settings_version = -1
         self._data_version = -1
 
-    def reader(self, connection: apsw.Connection, clock: Clock) -> Reader:
+    def reader(self, connection: apsw.Connection, cursor: apsw.Cursor, clock: Clock) -> Reader:
         """Begin a snapshot, in an open deferred transaction, and read the clock.
 
         Until its first statement such a transaction has no snapshot, and SQLite's data version says nothing.
         """
-        self._read(connection)
-        return self._now(connection, clock)
+        self._read(connection, cursor)
+        return Reader(connection, clock.wall_us(), clock.monotonic_us() + self.lease_offset, self.settings, cursor)
 
-    def writer(self, connection: apsw.Connection, clock: Clock) -> Reader:
-        """Read the clock in a transaction that holds the write lock."""
+    def refresh(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
+        """Read what others have changed, in a transaction that holds the write lock."""
         data_version = connection.data_version()
         if data_version != self._data_version:
-            self._read(connection)
+            self._read(connection, cursor)
             self._data_version = data_version
-        return self._now(connection, clock)
 
     def committed(self, connection: apsw.Connection, settings: Settings) -> None:
         """Note that this connection committed by itself: only settings that it changed are to be read anew."""
@@ -53,11 +52,8 @@ class Agreement:
         """Read everything again at the next transaction."""
         self._data_version = self._settings_version = -1
 
-    def _now(self, connection: apsw.Connection, clock: Clock) -> Reader:
-        return Reader(connection, clock.wall_us(), clock.monotonic_us() + self.lease_offset, self.settings)
-
-    def _read(self, connection: apsw.Connection) -> None:
-        reader = Reader(connection, 0, 0, self.settings)
+    def _read(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
+        reader = Reader(connection, 0, 0, self.settings, cursor)
         version: int = reader.all(SQL.settings_version)[0][0]
         if version != self._settings_version:
             self.settings = settings_table.read(reader)

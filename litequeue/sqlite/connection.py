@@ -185,8 +185,8 @@ def close_last(connection: apsw.Connection) -> None:
     connection.close()
 
 
-def abandon(connection: apsw.Connection | apsw.Backup | None) -> None:
-    """Never close this connection, not even at exit: its destructor is not to run."""
-    if connection is not None:
+def abandon(one: apsw.Connection | apsw.Cursor | apsw.Backup | None) -> None:
+    """Never close this, not even at exit: its destructor is not to run."""
+    if one is not None:
         with contextlib.suppress(AttributeError):  # only CPython has an API to leak with
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

@@ -14,10 +14,13 @@ from uuid import UUID
 
 from litequeue.errors import StorageCorrupt
 from litequeue.sqlite.filesystem import Room
+from litequeue.sqlite.line import NotDone, Request
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Row, Values
 
 if TYPE_CHECKING:
+    import apsw
+
     from litequeue.lease import Lease
     from litequeue.settings import Settings
 
@@ -48,7 +51,6 @@ class Marks(NamedTuple):
     leases: int
     settled: int
     after_commit: int
-    dropped: int
     dead_letters: int
     holder_id: int | None
     settings: Settings
@@ -65,18 +67,24 @@ class Context(Reader):
         "dead_letters",
         "dropped",
         "epoch",
+        "fate",
         "is_synced",
         "keeps_jobs",
         "leases",
         "rings",
         "room",
         "settled",
+        "shared",
         "stage",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - only the store makes one, in this order
         self,
-        reader: Reader,
+        connection: apsw.Connection,
+        cursor: apsw.Cursor,
+        now: int,
+        lease_now: int,
+        settings: Settings,
         epoch: int,
         holder_id: int | None,
         new_holder: Callable[[Context], int],
@@ -85,7 +93,11 @@ class Context(Reader):
         keeps_jobs: bool,
         is_synced: bool,
     ) -> None:
-        super().__init__(reader.connection, reader.now, reader.lease_now, reader.settings)
+        self.connection = connection
+        self.cursor = cursor
+        self.now = now
+        self.lease_now = lease_now
+        self.settings = settings
         self.keeps_jobs = keeps_jobs
         """Whether a job that is made here is as safe as the mode says (contract §7)."""
         self.is_synced = is_synced
@@ -103,10 +115,17 @@ class Context(Reader):
         self.after_commit: list[Callable[[], None]] = []
         """What objects in memory are to hear once this has committed."""
         self.dropped: list[Lease] = []
-        """Found to be held no longer: forgotten once this has committed, or when it was a single verb that failed."""
+        """Found to be held no longer: forgotten once this has committed, or when it was a single verb that failed.
+
+        A savepoint that was rolled back does not matter: what was found rests on what came before it.
+        """
         self.dead_letters: list[DeadLetter] = []
         self.rings = False
         """Whether this made work ready, so that waiting processes are to hear of it once this has committed."""
+        self.shared: list[Request] = []
+        """Verbs of other threads that are done here too."""
+        self.fate: Callable[[], Exception] | None = NotDone
+        """What these are to be told, unless it is `None`: then each has come to its own end."""
 
     @property
     def holder_id(self) -> int:
@@ -122,7 +141,7 @@ class Context(Reader):
 
     def write(self, statement: str, values: Values) -> int:
         """Run a write; return the number of rows it changed."""
-        self.connection.execute(statement, values)
+        self.cursor.execute(statement, values)
         return self.connection.changes()
 
     def write_exactly(self, statement: str, many: list[Values]) -> None:
@@ -132,14 +151,14 @@ class Context(Reader):
             StorageCorrupt: a row that was just read under the same lock is not there; the caller rolls back.
         """
         before = self.connection.total_changes()
-        self.connection.executemany(statement, many)
+        self.cursor.executemany(statement, many)
         changed = self.connection.total_changes() - before
         if changed != len(many):
             raise StorageCorrupt(f"{len(many)} rows were to change and {changed} did: an index and its table differ")
 
     def each(self, statement: str, many: list[Values]) -> list[Row]:
         """Run a statement that selects a job's row for each binding; return the rows that there are."""
-        return [Row(*cast("Values", found)) for found in self.connection.executemany(statement, many)]
+        return [Row(*cast("Values", found)) for found in self.cursor.executemany(statement, many)]
 
     def marks(self) -> Marks:
         """Remember how far this transaction has come, for a savepoint."""
@@ -147,7 +166,6 @@ class Context(Reader):
             len(self.leases),
             len(self.settled),
             len(self.after_commit),
-            len(self.dropped),
             len(self.dead_letters),
             self._holder_id,
             self.settings,
@@ -160,7 +178,6 @@ class Context(Reader):
         del self.leases[marks.leases :]
         del self.settled[marks.settled :]
         del self.after_commit[marks.after_commit :]
-        del self.dropped[marks.dropped :]
         del self.dead_letters[marks.dead_letters :]
         self._holder_id = marks.holder_id
         self.settings = marks.settings

@@ -21,7 +21,7 @@ from litequeue.clock import Clock
 from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, QueueBusy, QueueClosed, StorageLost, UsageError
 from litequeue.sqlite import anchor, forks, intruders, opening
 from litequeue.sqlite.channel import Channel
-from litequeue.sqlite.connection import abandon, close_last
+from litequeue.sqlite.connection import close_last
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.tripwire import ALL_FILES, FILE, Identity, present
@@ -229,7 +229,6 @@ class Handle:
         self._pid = os.getpid()
         self._turns_before_fork = None
         for channel in (self.writer, self.reader):
-            abandon(channel.connection)
             channel.start_afresh()
         self._opening = threading.Lock()
         self._closing = threading.Lock()
@@ -314,8 +313,7 @@ class Handle:
             armed = channel.tripwire.armed
             if channel.connection is not None and armed is not None and armed != now:
                 _forsaken.add(armed[FILE])
-            abandon(channel.connection)
-            channel.connection = None
+            channel.abandon()
         return StorageLost(self._lost_reason, committed=committed)
 
     def _enter(self, gate: Gate, deadline: float) -> bool:

@@ -91,5 +91,5 @@ def insert(context: Context, new: list[Insert]) -> None:
         bodies.append((raw_id, scope, priority, created_at, payload))
     if gated:
         announce(context, gated)
-    context.connection.executemany(SQL.job_add, jobs)
-    context.connection.executemany(SQL.body_add, bodies)
+    context.cursor.executemany(SQL.job_add, jobs)
+    context.cursor.executemany(SQL.body_add, bodies)

@@ -70,8 +70,8 @@ def remove(context: Context, rows: Sequence[Row]) -> None:
         return
     context.write_exactly(SQL.job_remove, [(*row.key, row.lease_generation) for row in rows])
     ids = [(row.job_id,) for row in rows]
-    context.connection.executemany(SQL.body_remove, ids)
-    context.connection.executemany(SQL.outcome_remove, ids)
+    context.cursor.executemany(SQL.body_remove, ids)
+    context.cursor.executemany(SQL.outcome_remove, ids)
 
 
 def event_bytes(context: Context, row: Row, events: Iterable[tuple[Transition, str]]) -> bytes:

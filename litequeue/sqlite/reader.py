@@ -23,10 +23,19 @@ Place = TypeVar("Place", str, tuple[str, int, int, int, bytes])
 class Reader:
     """What a question needs: a connection in a snapshot, the time and the settings."""
 
-    __slots__ = ("connection", "lease_now", "now", "settings")
+    __slots__ = ("connection", "cursor", "lease_now", "now", "settings")
 
-    def __init__(self, connection: apsw.Connection, now: int, lease_now: int, settings: Settings) -> None:
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        now: int,
+        lease_now: int,
+        settings: Settings,
+        cursor: apsw.Cursor | None = None,
+    ) -> None:
         self.connection = connection
+        self.cursor = connection.cursor() if cursor is None else cursor
+        """Runs every statement; making one for each would cost as much as a short statement."""
         self.now = now
         """Wall clock, µs since the epoch."""
         self.lease_now = lease_now
@@ -35,12 +44,12 @@ class Reader:
 
     def one(self, statement: str, *values: SQLiteValue) -> Values | None:
         """Run a statement that has at most one row, and return that row."""
-        rows = self.all(statement, *values)
+        rows = self.cursor.execute(statement, values).fetchall()
         return rows[0] if rows else None
 
     def all(self, statement: str, *values: SQLiteValue) -> list[Values]:
         """Run a statement and return its rows."""
-        return cast("list[Values]", self.connection.execute(statement, values).fetchall())
+        return cast("list[Values]", self.cursor.execute(statement, values).fetchall())
 
 
 def onward(place: Place, least: Place) -> Place:

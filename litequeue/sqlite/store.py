@@ -1,44 +1,46 @@
 """The beginning and the end of every transaction on a queue file.
 
 Invariants (DESIGN §3): every write is `BEGIN IMMEDIATE`; one deadline covers the thread lock, the gate and SQLite's
-lock; an exception out of COMMIT tells the truth (contract G11). Leaves out: the life of the connections (`handle`), the
-write-ahead log (`log`), what the handle holds (`holdings`), and what is done inside a transaction.
+lock; an exception out of COMMIT tells the truth, also to the threads whose verbs were done in it (contract G11). Leaves
+out: the life of the connections (`handle`), the line of the threads (`line`), the write-ahead log (`log`), what the
+handle holds (`holdings`), the caller's own SQL (`guard`), and what is done inside a transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal, TypeVar, cast
 
 import apsw
 
 from litequeue.clock import Clock
-from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, UsageError
-from litequeue.sqlite import authority, schema, tail
+from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, StorageLost, UsageError
+from litequeue.sqlite import sharing, tail
 from litequeue.sqlite.bell import Bell
 from litequeue.sqlite.connection import pragma
 from litequeue.sqlite.context import Context, Stage, SyncNeeded
 from litequeue.sqlite.failures import meaning, translate
 from litequeue.sqlite.filesystem import Room
+from litequeue.sqlite.guard import Guard
 from litequeue.sqlite.handle import Handle
 from litequeue.sqlite.holdings import Holdings
+from litequeue.sqlite.line import NotDone, Request
 from litequeue.sqlite.log import Log
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
-from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.tripwire import AFTER_COMMIT, ALL_FILES
 from litequeue.sqlite.watching import WATCHER
 
 T = TypeVar("T")
-SQLValue = None | int | float | str | bytes
-Parameters = Sequence[SQLValue] | Mapping[str, SQLValue]
 Durability = Literal["full", "enqueue", "normal"]
 
 _FULL, _NORMAL = "FULL", "NORMAL"
+_HAD_COMMITTED = "litequeue: the transaction had been committed when this came"
 _log = logging.getLogger("litequeue")
 
 
@@ -57,8 +59,7 @@ class Store:
         self._context: Context | None = None
         self._synchronous = ""
         self._may_come_back = False
-        self._is_guarding = False
-        self._has_altered = False
+        self.guard = Guard()
         self._handle = Handle(place, clock, busy_timeout, equip=self._equip, start_afresh=self._start_afresh)
         self._writer = self._handle.writer
         self._reader = self._handle.reader
@@ -68,26 +69,42 @@ class Store:
     # --- writing
 
     def write(self, work: Callable[[Context], T], *, durable: bool) -> T:
-        """Do one piece of work in a transaction of its own; what raises has been rolled back.
+        """Do one piece of work in a transaction, which it may share; what raises has been rolled back.
 
-        Work that turns out to need a sync, which can only be chosen before BEGIN, is done again with one.
+        Work that turns out to need a sync, which can only be chosen before BEGIN, is done again with one; work that
+        was given up because of what it shared the transaction with is done again alone.
 
         Raises:
             LiteQueueError: see `begin` and `commit`, and whatever the work raises.
         """
-        self.refuse_inside()
-        try:
-            return self._write_once(work, durable=durable)
-        except SyncNeeded:
-            return self._write_once(work, durable=True)
+        self._writer.refuse_inside()
+        is_alone = False
+        while True:
+            try:
+                return self._write_once(work, durable=durable, is_alone=is_alone)
+            except SyncNeeded:
+                durable = is_alone = True
+            except NotDone:
+                is_alone = True
 
-    def _write_once(self, work: Callable[[Context], T], *, durable: bool) -> T:
-        context = None
+    def _write_once(self, work: Callable[[Context], T], *, durable: bool, is_alone: bool) -> T:
+        context = request = None
         try:
-            context = self.begin(durable=durable)
+            deadline = self._handle.deadline()
+            if is_alone:
+                self._writer.take(deadline)
+            elif not self._writer.take_at_once():
+                request = Request(work, durable=durable)
+                if not self._writer.take_or_share(request, deadline):
+                    return cast("T", request.outcome())
+            context = self._begin(deadline, durable=durable)
             result = work(context)
+            if self._writer.line.waiting and not is_alone:
+                sharing.do_others(context, self._writer.line, self.meaning)
             self.commit(context)
         except BaseException as exc:
+            if request is not None and context is None and self._writer.withdraw(request):
+                exc.add_note(_HAD_COMMITTED)
             known = self.meaning(self.undo(context, exc))
             if context is not None:
                 self.holdings.forget(context.dropped)
@@ -97,7 +114,7 @@ class Store:
         return result
 
     def begin(self, *, durable: bool) -> Context:
-        """Begin a write transaction; `durable` verbs are synced in the mode `enqueue` too.
+        """Begin a write transaction that is not shared; `durable` ones are synced in the mode `enqueue` too.
 
         Call `refuse_inside` before, and let whatever this raises go to `undo`, which ends what was begun: an interrupt
         may come at any point of it.
@@ -108,37 +125,48 @@ class Store:
         """
         deadline = self._handle.deadline()
         self._writer.take(deadline)
-        connection = self._handle.ready(self._writer, deadline)
+        return self._begin(deadline, durable=durable)
+
+    def _begin(self, deadline: float, *, durable: bool) -> Context:
+        """Begin a transaction, with the turn of this thread."""
+        writer = self._writer
+        connection = self._handle.ready(writer, deadline)
+        cursor = writer.cursor(connection)
         self._handle.enter_gate_to_write(deadline)
-        keeps_jobs = durable or self._durability != "enqueue"
-        wanted = _FULL if self._durability == "full" or (durable and self._durability == "enqueue") else _NORMAL
-        self._writer.patience.deadline = deadline
+        is_kept = self._durability == "enqueue"
+        wanted = _FULL if self._durability == "full" or (durable and is_kept) else _NORMAL
+        writer.patience.deadline = deadline
         if self._synchronous != wanted:
             pragma(connection, f"synchronous = {wanted}")
             self._synchronous = wanted
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            cursor.execute("BEGIN IMMEDIATE")
         except apsw.BusyError as exc:
             waited = f"{self._handle.timeout_s:g} s"
             raise QueueBusy(f"the write lock of {self.place.path} was not had within {waited}") from exc
-        self._handle.verify(self._writer, ALL_FILES)
+        self._handle.verify(writer, ALL_FILES)
+        agreement = writer.agreement
         try:
-            reader = self._writer.agreement.writer(connection, self.clock)
+            agreement.refresh(connection, cursor)
         except Exception as exc:
             known = self.meaning(exc)
             if known is not exc:
                 raise known from exc
             raise
-        self._context = Context(
-            reader,
+        context = self._context = Context(
+            connection,
+            cursor,
+            self.clock.wall_us(),
+            self.clock.monotonic_us() + agreement.lease_offset,
+            agreement.settings,
             self._epoch,
             self.holdings.holder_id,
             self.holdings.new_holder,
             self._room,
-            keeps_jobs=keeps_jobs,
+            keeps_jobs=durable or not is_kept,
             is_synced=wanted == _FULL,
         )
-        return self._context
+        return context
 
     def commit(self, context: Context) -> None:
         """Commit, let the objects in memory know, and let the next one in. What raises goes to `undo`.
@@ -147,13 +175,14 @@ class Store:
             StorageLost: the file is no longer at its path; what was committed is in a file that is gone.
             UsageError: this process was forked inside the transaction.
         """
-        self._refuse_inherited(context)
+        if context.epoch != self._epoch:
+            raise UsageError("this process was forked inside this transaction: only its parent can end it")
         self._log.expect_commit()  # first: an interrupt in it must not find the commit of before
         context.stage = Stage.COMMITTING
-        context.connection.execute("COMMIT")
+        context.cursor.execute("COMMIT")
         context.stage = Stage.COMMITTED
         self._may_come_back = False
-        self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
+        self._verify_committed(context)
         self._writer.agreement.committed(context.connection, context.settings)
         self._remember(context)
         self._log.copy_back_if_due(context.connection, self._writer.patience, self._gate)
@@ -172,8 +201,8 @@ class Store:
 
         Rolls back what was not committed, so that its leases are void, and lets the next one in. An interrupt after the
         commit gets a note that says so. `context` is `None` when `begin` has not returned one. Returns what is to be
-        raised: `OutcomeUnknown` when the commit itself failed and may still come back (`tail`), the error of this
-        package that says the same, or `exc`.
+        raised: `OutcomeUnknown` when the commit itself failed and may still come back (`tail`), `NotDone` when it is
+        clear that it did not and the transaction was shared, the error of this package that says the same, or `exc`.
         """
         try:
             is_mine = self._writer.is_mine()
@@ -181,9 +210,12 @@ class Store:
             if context is not None and context.epoch != self._epoch:
                 return exc  # the fork's parent has the transaction, the locks and the connection
             if context is not None and self._has_committed(context, exc):
+                if context.fate is NotDone:  # an interrupt before the files were looked at
+                    with contextlib.suppress(StorageLost):
+                        self._verify_committed(context)
                 self._remember(context)
                 if not isinstance(exc, LiteQueueError):
-                    exc.add_note("litequeue: the transaction had been committed when this came")
+                    exc.add_note(_HAD_COMMITTED)
                 return exc
             if context is not None:
                 context.void_leases()
@@ -193,7 +225,11 @@ class Store:
                 self._synchronous = ""
                 self._may_come_back = not tail.is_dead(context.connection, self.place.path)
                 if self._may_come_back:
-                    return OutcomeUnknown(f"the commit to {self.place.path} failed ({exc}): it may or may not survive")
+                    unknown = f"the commit to {self.place.path} failed ({exc}): it may or may not survive"
+                    context.fate = partial(OutcomeUnknown, unknown)
+                    return OutcomeUnknown(unknown)
+            if context is not None and context.shared and isinstance(exc, Exception):
+                return NotDone()
             return self.translated(exc)
         finally:
             try:
@@ -201,19 +237,6 @@ class Store:
             except BaseException:  # an interrupt at its very door
                 self._end()
                 raise
-
-    def run_guarded(self, context: Context, sql: str, parameters: Parameters) -> list[Values]:
-        """Run the caller's own statements: no transaction control, no ATTACH, nothing on the queue's tables."""
-        self._is_guarding = True
-        self._has_altered = False
-        try:
-            rows = context.connection.execute(sql, parameters, can_cache=False).fetchall()
-        finally:
-            self._is_guarding = False
-        if self._has_altered:  # SQLite does not say beforehand what a table is renamed to
-            schema.check(context.connection, self.place.path)
-            schema.check_not_shadowed(context.connection, self.place.path)
-        return cast("list[Values]", rows)
 
     # --- reading
 
@@ -232,9 +255,10 @@ class Store:
             self._reader.take(deadline)
             connection = self._handle.ready(self._reader, deadline)
             self._reader.patience.deadline = deadline
-            connection.execute("BEGIN")
-            yield self._reader.agreement.reader(connection, self.clock)
-            connection.execute("COMMIT")
+            cursor = self._reader.cursor(connection)
+            cursor.execute("BEGIN")
+            yield self._reader.agreement.reader(connection, cursor, self.clock)
+            cursor.execute("COMMIT")
             self._handle.verify(self._reader, AFTER_COMMIT)
         except Exception as exc:
             known = self.meaning(exc)
@@ -339,9 +363,18 @@ class Store:
             with contextlib.suppress(LiteQueueError):
                 self.write(lambda context: context.write(SQL.settings_changed, ()), durable=True)
 
-    def _refuse_inherited(self, context: Context) -> None:
-        if context.epoch != self._epoch:
-            raise UsageError("this process was forked inside this transaction: only its parent can end it")
+    def _verify_committed(self, context: Context) -> None:
+        """Make sure that what was committed is where the others will look for it.
+
+        Raises:
+            StorageLost: it is not; nobody whose verb is in it may be told that it is done.
+        """
+        try:
+            self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
+        except StorageLost as exc:
+            context.fate = partial(StorageLost, str(exc), committed=True)
+            raise
+        context.fate = None
 
     def _remember(self, context: Context) -> None:
         self.holdings.committed(context)
@@ -352,6 +385,7 @@ class Store:
 
     def _roll_back(self) -> bool:
         """Undo what is open on the connection that writes; tell whether anything was."""
+        self._writer.drop_cursor()
         connection = self._writer.connection
         if connection is None or not connection.in_transaction:
             return False
@@ -361,6 +395,9 @@ class Store:
     def _end(self) -> None:
         """Let the next one in, whatever happened; an interrupted end is simply ended again."""
         if self._writer.is_mine():
+            context = self._context
+            if context is not None:
+                sharing.tell_others(context)
             self._context = None
             self.holdings.ended()
             self._gate.leave()
@@ -370,11 +407,12 @@ class Store:
         if self._reader.is_mine():
             connection = self._reader.connection
             if connection is not None and connection.in_transaction:
+                self._reader.drop_cursor()
                 connection.execute("ROLLBACK")
             self._reader.give()
 
     def _equip(self, connection: apsw.Connection) -> None:
-        connection.set_authorizer(self._authorize)
+        connection.set_authorizer(self.guard.authorize)
         self._log.watch(connection)
         self._synchronous = _FULL
 
@@ -382,7 +420,7 @@ class Store:
         self._epoch += 1
         self._may_come_back = False
         self._context = None
-        self._is_guarding = False
+        self.guard = Guard()
         self._bell.close()
         self.holdings.start_afresh(is_open=is_open)
 
@@ -393,11 +431,3 @@ class Store:
     def meaning(self, exc: BaseException) -> BaseException:
         """Return what an exception out of our own statements and records means; see `failures.meaning`."""
         return meaning(exc, self.place.path)
-
-    def _authorize(self, action: int, first: str | None, second: str | None, *_: str | None) -> int:
-        """Say whether a statement may be prepared; only the caller's own are asked about."""
-        if self._is_guarding:
-            self._has_altered |= action == apsw.SQLITE_ALTER_TABLE
-            if authority.is_refused(action, first, second):
-                return apsw.SQLITE_DENY
-        return apsw.SQLITE_OK

@@ -7,7 +7,6 @@ Leaves out: beginning and ending it (`store`).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -21,10 +20,12 @@ from litequeue.sqlite import leasing, settling, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.leasing import Rhythm, Wish
 from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.savepoint import in_savepoint
 from litequeue.sqlite.verbs import ManyScopes, Verbs
 
 if TYPE_CHECKING:
-    from litequeue.sqlite.store import Parameters, SQLValue, Store
+    from litequeue.sqlite.guard import Parameters, SQLValue
+    from litequeue.sqlite.store import Store
 
 T = TypeVar("T")
 
@@ -53,7 +54,10 @@ class Transaction(Verbs):
             apsw.Error: the statement itself is wrong, or breaks a constraint of the caller's tables; it is undone.
         """
         try:
-            return self._run(lambda context: self._store.run_guarded(context, sql, parameters), self._store.translated)
+            path = self._store.place.path
+            return self._run(
+                lambda c: self._store.guard.run(c.connection, sql, parameters, path), self._store.translated
+            )
         except (apsw.AuthError, SchemaMismatch) as exc:
             raise UsageError(
                 "inside transaction() your SQL cannot begin or end transactions, ATTACH, set pragmas "
@@ -126,35 +130,16 @@ class Transaction(Verbs):
     def _run(self, work: Callable[[Context], T], meaning: Callable[[BaseException], BaseException]) -> T:
         """Run work in a savepoint; `meaning` says what an exception out of it is to be raised as."""
         context = self._live()
-        connection = context.connection
-        marks = context.marks()
-        connection.execute("SAVEPOINT litequeue_verb")
         try:
-            result = work(context)
+            return in_savepoint(context, work)
         except BaseException as exc:
-            context.back_to(marks)
-            if not self._undo_verb(connection):
+            if not context.connection.in_transaction:
                 context.void_leases()
                 self._given_up = f"SQLite has rolled the whole transaction back: {exc}"
             known = meaning(exc)
             if known is not exc:
                 raise known from exc
             raise
-        connection.execute("RELEASE litequeue_verb")
-        return result
-
-    def _undo_verb(self, connection: apsw.Connection) -> bool:
-        """Go back to the savepoint; tell whether there still is a transaction: a damaged file may not let it live."""
-        if not connection.in_transaction:
-            return False
-        try:
-            connection.execute("ROLLBACK TO litequeue_verb")
-            connection.execute("RELEASE litequeue_verb")
-        except apsw.Error:
-            with contextlib.suppress(apsw.Error):  # it may be over by now
-                connection.execute("ROLLBACK")
-            return False
-        return True
 
     def _look(self, work: Callable[[Reader], T]) -> T:
         try:

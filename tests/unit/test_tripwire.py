@@ -22,7 +22,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Ask for identities in this platform's cheapest way, and in the one that all platforms have."""
     name: str = request.param
     if name == "stat":
-        monkeypatch.setattr(tripwire, "_identifier", lambda: tripwire._by_stat)
+        monkeypatch.setattr(tripwire, "_cheapest_way", tripwire._ByStat)
     return name
 
 
