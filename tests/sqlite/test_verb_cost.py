@@ -17,6 +17,7 @@ import pytest
 import litequeue
 from harness.failing import Disk, Sort
 from litequeue import NewJob
+from litequeue.sqlite import tripwire
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from litequeue import Lease, Queue
     from litequeue.sqlite.store import Durability
+    from litequeue.sqlite.tripwire import Tripwire
 
 BATCH = 100
 _NOT_COUNTED = frozenset({"fspath", "getpid", "statvfs"})
@@ -222,15 +224,27 @@ class _Counter:
 
         connection.authorizer = hear
 
-    def _watch_looks(self, tripwire: object) -> None:
-        """Count the looks at the inodes of the three files, for which a foreign function is called."""
-        look = tripwire._identify  # type: ignore[attr-defined] # private, and none of the declared type
+    def _watch_looks(self, wire: Tripwire) -> None:
+        """Count the looks at the folder and at the three files, for which a foreign function is called."""
+        wire._way = _Counted(wire._way, self._asked)
 
-        def counted(path: bytes) -> object:
-            self._asked["statx"] += 1
-            return look(path)
 
-        tripwire._identify = counted  # type: ignore[attr-defined] # as above
+class _Counted:
+    """A way to look at files that counts."""
+
+    def __init__(self, way: tripwire._Way, asked: Counter[str]) -> None:
+        self._way = way
+        self._asked = asked
+
+    def identity(self, path: bytes) -> tripwire.Identity | None:
+        """Look at a file."""
+        self._asked["statx of a file"] += 1
+        return self._way.identity(path)
+
+    def folder(self, path: bytes) -> tripwire.Folder | None:
+        """Look at the folder."""
+        self._asked["statx of the folder"] += 1
+        return self._way.folder(path)
 
 
 def _found(path: Path, disk: Disk, durability: Durability, verb: str) -> Found:
@@ -259,13 +273,18 @@ def test_a_verb_writes_so_many_pages_and_runs_so_many_statements(path: Path, dis
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the calls are those of Linux")
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_asks_the_system_for_nothing_but_its_turn_and_the_inodes(path: Path, disk: Disk, verb: str) -> None:
-    """In and out of the gate, three files before it writes and two before it answers (DESIGN §3).
+def test_a_verb_asks_the_system_for_nothing_but_its_turn_and_the_inodes(
+    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """In and out of the gate; the folder of the three files before it writes and before it answers (DESIGN §3).
 
-    Ids cost one draw, and the bell one read of a byte.
+    The files themselves are looked at when the folder has changed, and ten times a second. Ids cost one draw, and the
+    bell one read of a byte.
     """
+    monkeypatch.setattr(tripwire, "_is_settled", lambda _: True)  # as it is 0.05 s after the last file was made
+    monkeypatch.setattr(tripwire, "_LOOK_AGAIN_S", 1000.0)
     _, cost = VERBS[verb]
-    expected = {"statx": 2} if verb in READS else {"flock": 2, "statx": 5}
+    expected = {"statx of the folder": 1} if verb in READS else {"flock": 2, "statx of the folder": 2}
     if cost.draws:
         expected["urandom"] = cost.draws
     if cost.rings:

@@ -6,6 +6,7 @@ The files here are plain ones that no SQLite has open.
 from __future__ import annotations
 
 import os
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -38,12 +39,22 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture
-def wire(path: Path) -> Tripwire:
-    """Give a wire that is armed on the three files."""
+@pytest.fixture(params=["fresh", "settled"])
+def wire(path: Path, request: pytest.FixtureRequest) -> Tripwire:
+    """Give a wire that is armed on the three files, in a folder that has just changed, or not for long."""
     armed = Tripwire(str(path))
     armed.arm()
+    if request.param == "settled":
+        settle(path)
+    assert not armed.is_tripped()
+    assert (armed._unchanged is not None) == (request.param == "settled")
     return armed
+
+
+def settle(path: Path, *, ns: int = 1) -> None:
+    """Make the folder's last change an old one."""
+    long_ago = (time.time_ns() // 1_000_000_000 - 100) * 1_000_000_000 + ns
+    os.utime(path.parent, ns=(long_ago, long_ago))
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -162,3 +173,72 @@ def test_the_identity_has_the_inode(path: Path, wire: Tripwire) -> None:
     """Whatever way it was asked for (DESIGN §3)."""
     assert wire.file is not None
     assert wire.file[1] == path.stat().st_ino
+
+
+class Looks:
+    """Counts the looks at files, and at their folder."""
+
+    def __init__(self, wire: Tripwire) -> None:
+        self.files = self.folders = 0
+        self._way = wire._way
+        wire._way = self
+
+    def identity(self, path: bytes) -> tripwire.Identity | None:
+        """Look at a file."""
+        self.files += 1
+        return self._way.identity(path)
+
+    def folder(self, path: bytes) -> tripwire.Folder | None:
+        """Look at the folder."""
+        self.folders += 1
+        return self._way.folder(path)
+
+
+def test_a_folder_that_has_not_changed_stands_for_its_files(path: Path) -> None:
+    """One look instead of three, for each question (DESIGN §3)."""
+    wire = Tripwire(str(path))
+    wire.arm()
+    settle(path)
+    looks = Looks(wire)
+    assert [wire.is_tripped() for _ in range(5)] == [False] * 5
+    assert (looks.folders, looks.files) == (5, 3)
+    (path.parent / "another").touch()
+    assert not wire.is_tripped()
+    assert looks.files == 6
+
+
+def test_a_folder_that_has_just_changed_is_not_believed(path: Path) -> None:
+    """Another change within the same tick of the kernel's clock would leave no trace (DESIGN §3)."""
+    wire = Tripwire(str(path))
+    wire.arm()
+    (path.parent / "another").touch()
+    looks = Looks(wire)
+    assert not wire.is_tripped()
+    assert not wire.is_tripped()
+    assert looks.files == 6
+
+
+@pytest.mark.parametrize(("age_s", "ns", "is_believed"), [(1, 0, False), (3, 0, True), (1, 1, True)])
+def test_times_of_whole_seconds_are_believed_later(path: Path, age_s: int, ns: int, *, is_believed: bool) -> None:
+    """Where a folder's times are that coarse, so are the ticks (DESIGN §3)."""
+    wire = Tripwire(str(path))
+    wire.arm()
+    then = (time.time_ns() // 1_000_000_000 - age_s) * 1_000_000_000 + ns
+    os.utime(path.parent, ns=(then, then))
+    looks = Looks(wire)
+    assert not wire.is_tripped()
+    assert not wire.is_tripped()
+    assert looks.files == (3 if is_believed else 6)
+
+
+def test_what_leaves_no_trace_in_the_folder_is_seen_a_little_later(
+    path: Path, wire: Tripwire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when something is mounted over a file; here its time is set back (DESIGN §3)."""
+    settle(path)
+    assert not wire.is_tripped()
+    path.rename(path.with_name("moved"))
+    settle(path)
+    later = time.monotonic() + 0.11
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert wire.is_tripped()
