@@ -68,8 +68,8 @@ class Store:
 
     # --- writing
 
-    def write(self, work: Callable[[Context], T], *, durable: bool) -> T:
-        """Do one piece of work in a transaction, which it may share; what raises has been rolled back.
+    def write(self, work: Callable[[Context], T], *, durable: bool, is_alone: bool = False) -> T:
+        """Do one piece of work in a transaction, which it may share unless `is_alone`; what raises is rolled back.
 
         Work that turns out to need a sync, which can only be chosen before BEGIN, is done again with one; work that
         was given up because of what it shared the transaction with is done again alone.
@@ -78,7 +78,6 @@ class Store:
             LiteQueueError: see `begin` and `commit`, and whatever the work raises.
         """
         self._writer.refuse_inside()
-        is_alone = False
         while True:
             try:
                 return self._write_once(work, durable=durable, is_alone=is_alone)
@@ -337,7 +336,8 @@ class Store:
         with self._handle.closing():
             if release and self._handle.is_usable and self.holdings:
                 try:
-                    self.write(self.holdings.give_back, durable=False)
+                    # Alone: what another thread leases in this transaction, after this, would stay leased.
+                    self.write(self.holdings.give_back, durable=False, is_alone=True)
                     self.holdings.gave_back()
                 except LiteQueueError as exc:
                     _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
