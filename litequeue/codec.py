@@ -29,6 +29,9 @@ _CODES = {transition: code for code, transition in enumerate(_TRANSITIONS)}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT_EVENTS_BYTES = 3072
 """Trimming goes below the limit by a quarter, so that it is paid once in many events."""
+_SPARE_PACKERS = 8
+_SPARE_BYTES = 2**16
+"""How many packers are kept for the next values, and after how large a value at most: a packer keeps its buffer."""
 _MAX_DEPTH = 500
 """Levels that msgpack surely packs and unpacks; beyond it the two ways differ, and each value is tried."""
 
@@ -41,7 +44,7 @@ def encode(value: object, what: str = "payload") -> bytes:
             or nesting that is too deep; the message says where.
     """
     try:
-        packed: bytes = msgpack.packb(value, datetime=True, default=_plain, strict_types=True)
+        packed = _pack(value)
     except Exception as exc:
         raise PayloadError(
             f"{what} cannot be stored: {_culprit_if_any(value) or str(exc) or type(exc).__name__}"
@@ -91,8 +94,7 @@ def _decode_carefully(body: memoryview, job_id: UUID) -> object:
 def encode_event(at: int, transition: Transition, detail: str = "") -> bytes:
     """Encode one event; its detail is cut to 256 bytes."""
     code = _CODES[transition]
-    packed: bytes = msgpack.packb((at, code, clip(detail, MAX_DETAIL_BYTES)) if detail else (at, code))
-    return packed
+    return _pack([at, code, clip(detail, MAX_DETAIL_BYTES)] if detail else [at, code])
 
 
 def decode_events(encoded: bytes, job_id: UUID) -> list[Event]:
@@ -144,6 +146,21 @@ def clip(text: str, most_bytes: int) -> str:
     if len(encoded) <= most_bytes:
         return encoded.decode("utf-8")
     return encoded[:most_bytes].decode("utf-8", "ignore")
+
+
+_spare_packers: list[msgpack.Packer] = []
+
+
+def _pack(value: object) -> bytes:
+    """Encode with a packer that nobody else uses meanwhile; a new one costs more than most values."""
+    try:
+        packer = _spare_packers.pop()
+    except IndexError:
+        packer = msgpack.Packer(datetime=True, default=_plain, strict_types=True)
+    packed: bytes = packer.pack(value)  # after an exception its buffer holds half a value: it is not kept
+    if len(packed) <= _SPARE_BYTES and len(_spare_packers) < _SPARE_PACKERS:
+        _spare_packers.append(packer)
+    return packed
 
 
 DECODER = Decoder(value=decode, events=decode_events)
@@ -240,7 +257,7 @@ def _unpacks(packed: bytes) -> bool:
 
 def _packs(value: object) -> bool:
     try:
-        msgpack.packb(value, datetime=True, default=_plain, strict_types=True)
+        _pack(value)
     except Exception:  # noqa: BLE001 - what its methods raise is anything
         return False
     return True

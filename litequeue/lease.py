@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from litequeue import codec
+from litequeue.ids import stored_job_id
 from litequeue.model import NewJob, Scope, public_scope
 
 if TYPE_CHECKING:
@@ -62,29 +63,21 @@ class Lease:
     __slots__ = (
         "_encoded_payload",
         "_holder",
-        "_stored_scope",
+        "_job_id",
         "attempts",
         "continuation",
-        "created_at",
         "deadline_us",
+        "fence",
         "is_void",
-        "job_id",
         "kind",
-        "lease_generation",
-        "priority",
         "ttl_us",
-        "worker_id",
     )
 
-    job_id: UUID
+    fence: Fence
+    """The full key, the worker and the generation: what every statement on the job must match."""
     kind: str
-    priority: int
-    created_at: int
     attempts: int
     """Leases of this job so far, this one included."""
-    lease_generation: int
-    """The fencing token: larger at every lease of the job."""
-    worker_id: str
     ttl_us: int
     """The lease's own time, by which `extend` prolongs it, in µs."""
     deadline_us: int
@@ -94,35 +87,26 @@ class Lease:
     is_void: bool
     """True when the transaction that took the lease did not commit."""
 
-    def __init__(  # noqa: PLR0917 - one row becomes one object, in the order of its columns
+    def __init__(  # noqa: PLR0917 - one row becomes one object
         self,
         holder: Holder,
-        stored_scope: str,
-        priority: int,
-        created_at: int,
-        job_id: UUID,
+        fence: Fence,
         kind: str,
         attempts: int,
-        lease_generation: int,
-        worker_id: str,
         ttl_us: int,
         deadline_us: int,
         encoded_payload: bytes,
     ) -> None:
         self._holder = holder
-        self._stored_scope = stored_scope
-        self.priority = priority
-        self.created_at = created_at
-        self.job_id = job_id
+        self.fence = fence
         self.kind = kind
         self.attempts = attempts
-        self.lease_generation = lease_generation
-        self.worker_id = worker_id
         self.ttl_us = ttl_us
         self.deadline_us = deadline_us
         self.continuation = None
         self.is_void = False
         self._encoded_payload = encoded_payload
+        self._job_id: UUID | None = None
 
     def __repr__(self) -> str:
         return f"<Lease {self.lease_generation} of {self.kind} {self.job_id} by {self.worker_id}>"
@@ -130,7 +114,39 @@ class Lease:
     @property
     def scope(self) -> Scope:
         """The job's scope."""
-        return public_scope(self._stored_scope)
+        return public_scope(self.fence[0])
+
+    @property
+    def priority(self) -> int:
+        """The job's priority."""
+        return self.fence[1]
+
+    @property
+    def created_at(self) -> int:
+        """When the job was enqueued, µs since the epoch."""
+        return self.fence[2]
+
+    @property
+    def raw_job_id(self) -> bytes:
+        """The job's id, as it is stored."""
+        return self.fence[3]
+
+    @property
+    def job_id(self) -> UUID:
+        """The job's id."""
+        if self._job_id is None:
+            self._job_id = stored_job_id(self.fence[3])
+        return self._job_id
+
+    @property
+    def worker_id(self) -> str:
+        """Who holds the lease."""
+        return self.fence[4]
+
+    @property
+    def lease_generation(self) -> int:
+        """The fencing token: larger at every lease of the job."""
+        return self.fence[5]
 
     @property
     def payload(self) -> object:
@@ -140,18 +156,6 @@ class Lease:
             RecordError: the stored bytes cannot be decoded; `fail(..., retryable=False)` is the usual answer.
         """
         return codec.decode(self._encoded_payload, self.job_id)
-
-    @property
-    def fence(self) -> Fence:
-        """The full key, the worker and the generation: what every statement on the job must match."""
-        return (
-            self._stored_scope,
-            self.priority,
-            self.created_at,
-            self.job_id.bytes,
-            self.worker_id,
-            self.lease_generation,
-        )
 
     def checkpointed(self, continuation: bytes, deadline_us: int) -> None:
         """Remember a checkpoint that has been committed."""

@@ -108,6 +108,55 @@ class Event(NamedTuple):
     """At most 256 bytes; empty when there is nothing to add."""
 
 
+class Placed(NamedTuple):
+    """A new job that has passed every check that needs no lock, but for its payload; its times are still relative."""
+
+    kind: str
+    scope: str | None
+    """As it is stored; `None` is the default of whoever enqueues."""
+    priority: int
+    delay_us: int | None
+    run_at: int | None
+    expires_us: int | None
+    max_attempts: int | None
+    idempotency_key: str | None
+    on_conflict: OnConflict
+    job_id: UUID | None
+
+
+def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
+    kind: str,
+    scope: Scope | None,
+    priority: int,
+    delay: float | timedelta | None,
+    run_at: datetime | None,
+    expires: float | timedelta | None,
+    max_attempts: int | None,
+    idempotency_key: str | None,
+    on_conflict: OnConflict,
+    job_id: UUID | str | None,
+) -> Placed:
+    """Check the arguments of a new job, and bring them into the form in which they are stored.
+
+    Raises:
+        UsageError: an argument out of its bounds (contract §6).
+    """
+    if on_conflict not in ("return", "raise", "reset"):
+        raise UsageError.of("on_conflict", on_conflict, "return, raise or reset")
+    return Placed(
+        arguments.text("kind", kind),
+        None if scope is None else storable_scope(scope),
+        arguments.whole("priority", priority, 0, arguments.MAX_PRIORITY),
+        None if delay is None else arguments.duration_us("delay", delay),
+        None if run_at is None else arguments.moment_us("run_at", run_at),
+        None if expires is None else arguments.duration_us("expires", expires),
+        None if max_attempts is None else arguments.whole("max_attempts", max_attempts, 1, arguments.MAX_COUNT),
+        None if idempotency_key is None else arguments.text("idempotency_key", idempotency_key),
+        on_conflict,
+        None if job_id is None else arguments.job_id("job_id", job_id),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class NewJob:
     """A job to enqueue; the arguments are those of `Queue.enqueue`.
@@ -127,26 +176,23 @@ class NewJob:
     idempotency_key: str | None = None
     on_conflict: OnConflict = "return"
     job_id: UUID | str | None = None
+    placed: Placed = field(init=False, repr=False, compare=False)
+    """The arguments as they are stored, checked once."""
 
     def __post_init__(self) -> None:
-        arguments.text("kind", self.kind)
-        if self.scope is not None:
-            storable_scope(self.scope)
-        arguments.whole("priority", self.priority, 0, arguments.MAX_PRIORITY)
-        if self.delay is not None:
-            arguments.duration_us("delay", self.delay)
-        if self.run_at is not None:
-            arguments.moment_us("run_at", self.run_at)
-        if self.expires is not None:
-            arguments.duration_us("expires", self.expires)
-        if self.max_attempts is not None:
-            arguments.whole("max_attempts", self.max_attempts, 1, arguments.MAX_COUNT)
-        if self.idempotency_key is not None:
-            arguments.text("idempotency_key", self.idempotency_key)
-        if self.on_conflict not in ("return", "raise", "reset"):
-            raise UsageError.of("on_conflict", self.on_conflict, "return, raise or reset")
-        if self.job_id is not None:
-            arguments.job_id("job_id", self.job_id)
+        checked = placed(
+            self.kind,
+            self.scope,
+            self.priority,
+            self.delay,
+            self.run_at,
+            self.expires,
+            self.max_attempts,
+            self.idempotency_key,
+            self.on_conflict,
+            self.job_id,
+        )
+        object.__setattr__(self, "placed", checked)
 
 
 def storable_scope(scope: object) -> str:

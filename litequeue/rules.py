@@ -7,9 +7,8 @@ and applies a `Move` with a compare-and-set; it decides nothing. Times are wall-
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from litequeue.model import JobState, OnConflict, Transition
 
@@ -107,8 +106,7 @@ class Facts(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(NamedTuple):
     """Where a job goes, and what is written on the way."""
 
     to: JobState

@@ -160,7 +160,22 @@ class Settings:
 
     own: Mapping[str, Value] = field(default_factory=dict)
     by_kind: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    max_payload_bytes: int = field(init=False, repr=False, compare=False)
+    """The largest encoded payload or result."""
+    max_bytes: int | None = field(init=False, repr=False, compare=False)
+    """The size of the file in use beyond which nothing more is enqueued."""
+    refuse_lapsed: bool = field(init=False, repr=False, compare=False)
+    """Whether a holder past its deadline is refused although nobody has reaped its job."""
+    idempotency_window_us: int = field(init=False, repr=False, compare=False)
+    """How long after completion a key still finds its job, in µs."""
     _resolved: dict[str, KindSettings] = field(default_factory=dict, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Look up once what every verb asks for."""
+        object.__setattr__(self, "max_payload_bytes", self.value("max_payload"))
+        object.__setattr__(self, "max_bytes", self.value("max_bytes"))
+        object.__setattr__(self, "refuse_lapsed", bool(self.value("refuse_lapsed")))
+        object.__setattr__(self, "idempotency_window_us", _us(self.value("idempotency_window")))
 
     def value(self, name: str, kind: str | None = None) -> Value:
         """Return the value in force: the longest matching kind filter's, else the file's, else the default."""
@@ -180,29 +195,9 @@ class Settings:
         return found
 
     @property
-    def idempotency_window_us(self) -> int:
-        """How long after completion a key still finds its job, in µs."""
-        return _us(self.value("idempotency_window"))
-
-    @property
     def reaper_interval_us(self) -> int:
         """The pause between two passes of maintenance, in µs."""
         return _us(self.value("reaper_interval"))
-
-    @property
-    def max_payload_bytes(self) -> int:
-        """The largest encoded payload or result."""
-        return cast("int", self.value("max_payload"))
-
-    @property
-    def max_bytes(self) -> int | None:
-        """The size of the file in use beyond which nothing more is enqueued."""
-        return cast("int | None", self.value("max_bytes"))
-
-    @property
-    def refuse_lapsed(self) -> bool:
-        """Whether a holder past its deadline is refused although nobody has reaped its job."""
-        return bool(self.value("refuse_lapsed"))
 
     def least_retention_us(self, name: str) -> int | None:
         """Return the shortest retention of this name over the file and all kinds; `None` when all are forever."""

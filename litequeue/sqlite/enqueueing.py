@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from litequeue import arguments, codec, rules
+from litequeue import codec, rules
 from litequeue.errors import DuplicateJob, PayloadError, QueueFull, UsageError
 from litequeue.ids import new_job_ids
-from litequeue.model import Enqueued, JobState, NewJob, OnConflict, Transition, storable_scope
+from litequeue.model import Enqueued, JobState, NewJob, OnConflict, Placed, Transition
 from litequeue.rules import Repeat
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.filesystem import FREE_SPACE_RESERVE_BYTES
@@ -38,9 +38,14 @@ class Encoded(NamedTuple):
     on_conflict: OnConflict
     payload: bytes
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the job may be there already."""
+        return self.job_id is not None or self.idempotency_key is not None
+
 
 def encode(jobs: Iterable[NewJob], default_scope: str) -> list[Encoded]:
-    """Check and encode jobs; nothing of this needs the lock.
+    """Encode jobs; nothing of this needs the lock.
 
     Raises:
         UsageError: something that is not a `NewJob`.
@@ -55,18 +60,28 @@ def encode(jobs: Iterable[NewJob], default_scope: str) -> list[Encoded]:
 def _encode(job: NewJob, default_scope: str) -> Encoded:
     if not isinstance(job, NewJob):
         raise UsageError.of("jobs", job, "NewJob objects")
+    return encode_one(job.placed, job.payload, default_scope)
+
+
+def encode_one(placed: Placed, payload: object, default_scope: str) -> Encoded:
+    """Encode a job whose other arguments have been checked.
+
+    Raises:
+        PayloadError: the payload cannot be stored.
+    """
+    kind, scope, priority, delay_us, run_at, expires_us, max_attempts, idempotency_key, on_conflict, job_id = placed
     return Encoded(
-        None if job.job_id is None else arguments.job_id("job_id", job.job_id),
-        default_scope if job.scope is None else storable_scope(job.scope),
-        job.kind,
-        job.priority,
-        job.max_attempts,
-        None if job.delay is None else arguments.duration_us("delay", job.delay),
-        None if job.run_at is None else arguments.moment_us("run_at", job.run_at),
-        None if job.expires is None else arguments.duration_us("expires", job.expires),
-        job.idempotency_key,
-        job.on_conflict,
-        codec.encode(job.payload),
+        job_id,
+        default_scope if scope is None else scope,
+        kind,
+        priority,
+        max_attempts,
+        delay_us,
+        run_at,
+        expires_us,
+        idempotency_key,
+        on_conflict,
+        codec.encode(payload),
     )
 
 
@@ -78,18 +93,22 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
         QueueFull: `max_bytes` is reached.
         DuplicateJob: an id of another scope or kind, or a key with `on_conflict="raise"`.
     """
+    plain_bytes = named_bytes = 0
+    has_named = False
     for job in jobs:
-        check_size(context, job.payload, f"the payload of {job.kind}")
-    named = [job for job in jobs if job.job_id is not None or job.idempotency_key is not None]
-    named_bytes = sum(len(job.payload) for job in named)
-    if len(named) < len(jobs):  # before anything is written: a large batch fills the disk before it is committed
-        _check_reserve(context, sum(len(job.payload) for job in jobs) - named_bytes)
+        check_size(context, job.payload, "the payload of", job.kind)
+        if job.is_named:
+            has_named = True
+            named_bytes += len(job.payload)
+        else:
+            plain_bytes += len(job.payload)
+    if plain_bytes:  # before anything is written: a large batch fills the disk before it is committed
+        _check_reserve(context, plain_bytes)
     changes = context.connection.total_changes()
-    fresh_ids = new_job_ids(context.now, len(jobs))
     results: list[Enqueued] = []
     plain: list[Insert] = []
-    for job, fresh_id in zip(jobs, fresh_ids, strict=True):
-        if job.job_id is None and job.idempotency_key is None:
+    for job, fresh_id in zip(jobs, new_job_ids(context.now, len(jobs)), strict=True):
+        if not job.is_named:
             plain.append(_insertable(context, job, fresh_id))
             results.append(Enqueued(fresh_id, created=True))
         else:
@@ -98,9 +117,10 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
             results.append(_enqueue_named(context, job, job.job_id or fresh_id))
     insert(context, plain)
     if context.connection.total_changes() > changes:
-        if named:  # they may have been there already, and a repetition is answered on a full disk too
+        if has_named:  # they may have been there already, and a repetition is answered on a full disk too
             _check_reserve(context, named_bytes)
-        _check_max_bytes(context)
+        if context.settings.max_bytes is not None:
+            _check_max_bytes(context, context.settings.max_bytes)
     elif context.is_synced:
         # The job that is answered with may be another handle's, of a mode that has not synced it: this answer promises
         # more. SQLite syncs the log with a commit that has something to write.
@@ -108,7 +128,7 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
     return results
 
 
-def check_size(context: Context, encoded: bytes, what: str) -> None:
+def check_size(context: Context, encoded: bytes, *what: str) -> None:
     """Hold an encoded value against `max_payload`.
 
     Raises:
@@ -116,7 +136,7 @@ def check_size(context: Context, encoded: bytes, what: str) -> None:
     """
     most = context.settings.max_payload_bytes
     if len(encoded) > most:
-        raise PayloadError(f"{what} has {len(encoded):,} bytes encoded; max_payload allows {most:,}")
+        raise PayloadError(f"{' '.join(what)} has {len(encoded):,} bytes encoded; max_payload allows {most:,}")
 
 
 def _check_reserve(context: Context, payload_bytes: int) -> None:
@@ -127,13 +147,11 @@ def _check_reserve(context: Context, payload_bytes: int) -> None:
         )
 
 
-def _check_max_bytes(context: Context) -> None:
+def _check_max_bytes(context: Context, most: int) -> None:
     """Hold what has just been written, and is not committed yet, against the limit; what raises is rolled back."""
-    most = context.settings.max_bytes
-    if most is not None:
-        used: int = context.all(SQL.pages_used)[0][0]
-        if used > most:
-            raise QueueFull(f"the queue would use {used:,} bytes; max_bytes allows {most:,}")
+    used: int = context.all(SQL.pages_used)[0][0]
+    if used > most:
+        raise QueueFull(f"the queue would use {used:,} bytes; max_bytes allows {most:,}")
 
 
 def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:

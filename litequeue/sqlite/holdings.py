@@ -18,7 +18,6 @@ from litequeue.sqlite.statements import SQL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from uuid import UUID
 
     from litequeue.lease import Fence, Lease
 
@@ -27,7 +26,7 @@ class Holdings:
     """The leases of one handle, and its id as their holder once it has one."""
 
     def __init__(self, place: Place) -> None:
-        self.leases: dict[UUID, Fence] = {}
+        self.leases: dict[bytes, Fence] = {}
         self.holder_id: int | None = None
         self.presence = Presence(place)
 
@@ -48,7 +47,7 @@ class Holdings:
     def committed(self, context: Context) -> None:
         """Remember what a transaction has taken and ended."""
         for lease in context.leases:
-            self.leases[lease.job_id] = lease.fence
+            self.leases[lease.raw_job_id] = lease.fence
         self.forget(context.settled)
         self.forget(context.dropped)
         self.holder_id = context.known_holder_id
@@ -56,8 +55,8 @@ class Holdings:
     def forget(self, leases: Iterable[Lease]) -> None:
         """Forget leases that this handle has no more, unless a later one of the same job has come."""
         for lease in leases:
-            if self.leases.get(lease.job_id) == lease.fence:
-                del self.leases[lease.job_id]
+            if self.leases.get(lease.raw_job_id) == lease.fence:
+                del self.leases[lease.raw_job_id]
 
     def ended(self) -> None:
         """At the end of every transaction: without a commit an id is not this handle's, nor is its byte."""

@@ -57,6 +57,8 @@ def insert(context: Context, new: list[Insert]) -> None:
     Raises:
         SyncNeeded: this transaction is not synced, and has to be.
     """
+    if not new:
+        return
     if not context.keeps_jobs:
         raise SyncNeeded
     now = context.now
@@ -72,7 +74,7 @@ def insert(context: Context, new: list[Insert]) -> None:
         else:
             gated.append((scope, gate))
         created_at = tails.next(scope, priority)
-        raw_id = job_id.bytes
+        raw_id = job_id.int.to_bytes(16)
         jobs.append(
             (
                 scope,

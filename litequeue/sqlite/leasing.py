@@ -73,42 +73,20 @@ def _sort_out(
 
 def _take(context: Context, wish: Wish, holder: Holder, heads: list[tuple[Row, bytes]]) -> list[Lease]:
     leased = codec.encode_event(context.now, Transition.LEASED, wish.worker_id)
-    bindings = []
+    settings, holder_id, worker_id = context.settings, context.holder_id, wish.worker_id
+    bindings: list[Values] = []
     leases = []
     for row, payload in heads:
-        ttl_us = context.settings.of(row.kind).lease_ttl_us if wish.ttl_us is None else wish.ttl_us
+        ttl_us = settings.of(row.kind).lease_ttl_us if wish.ttl_us is None else wish.ttl_us
         deadline_us = context.lease_now + ttl_us
         moves.make_room(context, row, len(leased))
+        scope, _, priority, created_at, job_id = row.key
+        generation = row.lease_generation
         bindings.append(
-            (
-                wish.worker_id,
-                context.holder_id,
-                context.now,
-                deadline_us,
-                leased,
-                row.scope,
-                row.priority,
-                row.created_at,
-                row.job_id,
-                row.lease_generation,
-            )
+            (worker_id, holder_id, context.now, deadline_us, leased, scope, priority, created_at, job_id, generation)
         )
-        leases.append(
-            Lease(
-                holder,
-                row.scope,
-                row.priority,
-                row.created_at,
-                row.uuid,
-                row.kind,
-                row.attempts + 1,
-                row.lease_generation + 1,
-                wish.worker_id,
-                ttl_us,
-                deadline_us,
-                payload,
-            )
-        )
+        fence = (scope, priority, created_at, job_id, worker_id, generation + 1)
+        leases.append(Lease(holder, fence, row.kind, row.attempts + 1, ttl_us, deadline_us, payload))
     context.write_exactly(SQL.lease, bindings)
     context.leases += leases
     return leases

@@ -148,7 +148,7 @@ def _write_outcome(context: Context, row: Row, move: Move, result: bytes | None)
     elif move.to is JobState.COMPLETED:
         if result is not None:
             context.write(SQL.outcome_put, (row.job_id, result, None))
-        else:  # also at a first run: the job may have expired before, and been retried
+        elif row.may_have_outcome:
             context.write(SQL.outcome_remove, (row.job_id,))
 
 

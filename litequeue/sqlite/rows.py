@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from litequeue.ids import stored_job_id
+
 Key = tuple[str, int, int, int, bytes]
 """(scope, state, priority, created_at, job_id): where the row stands."""
 
@@ -40,6 +42,8 @@ class Row(NamedTuple):
     finished_at: int | None
     idempotency_key: str | None
     events_bytes: int
+    may_have_outcome: bool = True
+    """Whether an earlier run may have left something: only who completes a job asks."""
 
     @property
     def key(self) -> Key:
@@ -54,7 +58,8 @@ class Row(NamedTuple):
     @property
     def uuid(self) -> UUID:
         """The id as callers see it."""
-        return UUID(bytes=self.job_id)
+        return stored_job_id(self.job_id)
 
 
-ROW_COLUMNS = len(Row._fields)
+ROW_COLUMNS = len(Row._fields) - 1
+"""Those of the part `row`."""

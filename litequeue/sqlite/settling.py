@@ -23,7 +23,9 @@ from litequeue.sqlite.rows import Row
 from litequeue.sqlite.statements import SQL
 
 
-def held(context: Context, leases: Sequence[Lease]) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
+def held(
+    context: Context, leases: Sequence[Lease], statement: str = SQL.held
+) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
     """Find the rows that these leases still hold, and why the others do not."""
     conflicts: list[LeaseConflict] = []
     claims: dict[Fence, Lease] = {}
@@ -36,7 +38,7 @@ def held(context: Context, leases: Sequence[Lease]) -> tuple[list[tuple[Lease, R
             conflicts.append(_conflict(lease, "it is in this batch twice"))
         else:
             claims[lease.fence] = lease
-    rows = {row.fence: row for row in context.each(SQL.held, list(claims))}
+    rows = {row.fence: row for row in context.each(statement, list(claims))}
     kept: list[tuple[Lease, Row]] = []
     for fence, lease in claims.items():
         row = rows.get(fence)
@@ -94,12 +96,13 @@ def complete(context: Context, leases: Sequence[Lease], results: Sequence[bytes 
     for result in results:
         if result is not None:
             check_size(context, result, "the result")
-    by_lease = {id(lease): result for lease, result in zip(leases, results, strict=True)}
-    kept, conflicts = held(context, leases)
+    results_of = dict(zip(map(id, leases), results, strict=True))
+    kept, conflicts = held(context, leases, SQL.held_to_complete)
+    now = context.now
     _settle(
         context,
-        [(lease, row, rules.complete(row, context.now)) for lease, row in kept],
-        [by_lease[id(lease)] for lease, _ in kept],
+        [(lease, row, rules.complete(row, now)) for lease, row in kept],
+        [results_of[id(lease)] for lease, _ in kept],
     )
     return conflicts
 

@@ -53,6 +53,7 @@ class Statements:
     head: str
     lease: str
     held: str
+    held_to_complete: str
     extend: str
     checkpoint: str
     continuation_put: str

@@ -201,6 +201,12 @@ scope = ? AND state = 1 AND priority = ? AND created_at = ? AND <of_job> AND wor
 -- name: held
 SELECT <row> FROM litequeue_job AS job NOT INDEXED WHERE <fence>;
 
+-- name: held_to_complete
+-- The same, and whether an earlier run has left an error or a result, which a success clears; a lookup more here is
+-- cheaper than a statement that mostly finds nothing to remove.
+SELECT <row>, EXISTS (SELECT 1 FROM litequeue_outcome AS outcome WHERE <own_outcome>)
+FROM litequeue_job AS job NOT INDEXED WHERE <fence>;
+
 -- name: extend
 UPDATE litequeue_job SET lease_deadline = ?, beats = beats + 1, last_beat_at = ? WHERE <fence>;
 

@@ -27,6 +27,7 @@ from litequeue.model import (
     Scope,
     SpecialScope,
     Stats,
+    placed,
     storable_scope,
 )
 from litequeue.settings import Value
@@ -103,9 +104,8 @@ class Verbs(ABC):
             DuplicateJob: the `job_id` exists with another scope or kind, or the key is taken and `on_conflict="raise"`.
             QueueFull: `max_bytes`, or the room left on the disk, forbids it.
         """
-        job = NewJob(
+        checked = placed(
             kind,
-            payload,
             scope,
             priority,
             delay,
@@ -116,7 +116,8 @@ class Verbs(ABC):
             on_conflict,
             job_id,
         )
-        return self.enqueue_many((job,))[0]
+        encoded = [enqueueing.encode_one(checked, payload, storable_scope(self.scope))]
+        return self._do(lambda context: enqueueing.enqueue(context, encoded), durable=True)[0]
 
     def enqueue_many(self, jobs: Iterable[NewJob]) -> Results:
         """Enqueue jobs in one commit; return their results in order (V1).

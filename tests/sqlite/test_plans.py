@@ -43,6 +43,7 @@ PLANS: dict[str, list[str]] = {
     "any_ready": ["SEARCH litequeue_job USING PRIMARY KEY (scope=? AND state=?)"],
     "lease": _MOVED,
     "held": _FOUND,
+    "held_to_complete": [*_FOUND, "CORRELATED SCALAR SUBQUERY 1", f"SEARCH outcome USING {_BY_ID}"],
     "extend": _MOVED,
     "checkpoint": _MOVED,
     "move": _MOVED,

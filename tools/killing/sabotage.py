@@ -45,7 +45,11 @@ def recorded(control: str | None, queue: Queue, journal: Journal) -> Recorded:
     return _Early(queue, journal) if control == EARLY else Recorded(queue, journal)
 
 
-def _held_by_anyone(context: Context, leases: Sequence[Lease]) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
+def _held_by_anyone(
+    context: Context,
+    leases: Sequence[Lease],
+    statement: str = SQL.held,  # noqa: ARG001 - as what it replaces
+) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
     """Find the rows of these jobs, without a look at worker and generation."""
     kept: list[tuple[Lease, Row]] = []
     conflicts: list[LeaseConflict] = []
