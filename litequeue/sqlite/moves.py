@@ -21,6 +21,9 @@ from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.rows import Row, Values
 from litequeue.sqlite.statements import SQL
 
+Events = tuple[tuple[Transition, str], ...]
+"""Lines for a job's log: what happened, and a detail."""
+
 
 class Trigger(NamedTuple):
     """A trigger kept by `reset` during a run; its times are absolute."""
@@ -32,29 +35,42 @@ class Trigger(NamedTuple):
     payload: bytes
 
 
-def apply(context: Context, moves: Iterable[tuple[Row, Move]], results: Sequence[bytes | None] | None = None) -> None:
+def apply(  # noqa: C901, PLR0912 - one pass over a batch, where calls would cost as much as what they do
+    context: Context, moves: Iterable[tuple[Row, Move]], results: Sequence[bytes | None] | None = None
+) -> None:
     """Move each row to where its decision says; `results` go with completions, in the same order."""
     moved: list[Values] = []
     removed: list[Row] = []
     waiting: list[tuple[str, int | None]] = []
     triggered: list[tuple[Row, Move, Trigger]] = []
+    encoded: dict[Events, bytes] = {}
     for index, (row, decided) in enumerate(moves):
         move = decided
-        trigger = _take_trigger(context, row)
-        if trigger is not None:
-            if rules.trigger_fate(move.to) is TriggerFate.FOLD:
-                move = rules.folded(move, trigger.not_before, trigger.expires_at, context.now)
-            triggered.append((row, move, trigger))
+        if row.idempotency_key is not None and row.state == JobState.LEASED:
+            trigger = _take_trigger(context, row)
+            if trigger is not None:
+                if rules.trigger_fate(move.to) is TriggerFate.FOLD:
+                    move = rules.folded(move, trigger.not_before, trigger.expires_at, context.now)
+                triggered.append((row, move, trigger))
         if row.checkpoints:
             context.write(SQL.continuation_remove, (row.job_id,))
-        if _goes_at_once(context, row, move):
-            removed.append(row)
+        to = move.to
+        if to.is_terminal and retention_us(context, row.kind, to, row.idempotency_key) == 0:
+            removed.append(row)  # a completed key is kept for its window
         else:
-            moved.append(_binding(context, row, move))
+            events = move.events
+            if row.beats or row.checkpoints:
+                events = (*lease_summary(row.beats, row.checkpoints), *events)
+            more = encoded.get(events)
+            if more is None:
+                more = encoded[events] = _encoded(context, events)
+            make_room(context, row, len(more))
+            fixed = (to, move.attempts, move.reaps, move.not_before, move.expires_at, move.finished_at, more)
+            moved.append((*fixed, *row.key, row.worker_id, row.lease_generation))
             _write_outcome(context, row, move, None if results is None else results[index])
-        if move.to.is_waiting:
+        if to.is_waiting:
             waiting.append((row.scope, move.not_before))
-        if move.to is JobState.DEAD:
+        elif to is JobState.DEAD:
             context.dead_letters.append(DeadLetter(row.uuid, row.kind, move.error or ""))
     announce(context, waiting)
     if moved:
@@ -74,11 +90,15 @@ def remove(context: Context, rows: Sequence[Row]) -> None:
     context.cursor.executemany(SQL.outcome_remove, ids)
 
 
-def event_bytes(context: Context, row: Row, events: Iterable[tuple[Transition, str]]) -> bytes:
+def event_bytes(context: Context, row: Row, events: Events) -> bytes:
     """Encode what is to be appended to a row's log, and make room for it."""
-    encoded = b"".join([codec.encode_event(context.now, *event) for event in events])
+    encoded = _encoded(context, events)
     make_room(context, row, len(encoded))
     return encoded
+
+
+def _encoded(context: Context, events: Events) -> bytes:
+    return b"".join([codec.encode_event(context.now, *event) for event in events])
 
 
 def make_room(context: Context, row: Row, more_bytes: int) -> None:
@@ -102,7 +122,7 @@ def rekey(
     not_before: int | None,
     expires_at: int | None,
     idempotency_key: str | None,
-    events: Iterable[tuple[Transition, str]],
+    events: Events,
     payload: bytes,
 ) -> None:
     """Give a waiting or finished job a new place, gate and payload."""
@@ -124,22 +144,6 @@ def rekey(
     context.write_exactly(SQL.body_replace, [(priority, created_at, payload, row.job_id)])
 
 
-def _binding(context: Context, row: Row, move: Move) -> Values:
-    ended = lease_summary(row.beats, row.checkpoints)
-    return (
-        int(move.to),
-        move.attempts,
-        move.reaps,
-        move.not_before,
-        move.expires_at,
-        move.finished_at,
-        event_bytes(context, row, (*ended, *move.events)),
-        *row.key,
-        row.worker_id,
-        row.lease_generation,
-    )
-
-
 def _write_outcome(context: Context, row: Row, move: Move, result: bytes | None) -> None:
     """Keep what the ended run left; a success without a result clears the error of an earlier one."""
     if move.error is not None:
@@ -150,13 +154,6 @@ def _write_outcome(context: Context, row: Row, move: Move, result: bytes | None)
             context.write(SQL.outcome_put, (row.job_id, result, None))
         elif row.may_have_outcome:
             context.write(SQL.outcome_remove, (row.job_id,))
-
-
-def _goes_at_once(context: Context, row: Row, move: Move) -> bool:
-    """Tell whether the job's retention is 0; a completed key is kept for its window."""
-    if not move.to.is_terminal:
-        return False
-    return retention_us(context, row.kind, move.to, row.idempotency_key) == 0
 
 
 def retention_us(reader: Reader, kind: str, state: JobState, key: str | None) -> int | None:
@@ -170,9 +167,7 @@ def retention_us(reader: Reader, kind: str, state: JobState, key: str | None) ->
 
 
 def _take_trigger(context: Context, row: Row) -> Trigger | None:
-    """Fetch and remove the trigger that waits for this run to end; only a job with a key can have one."""
-    if row.idempotency_key is None or row.state != JobState.LEASED:
-        return None
+    """Fetch and remove the trigger that waits for this run to end; only a leased job with a key can have one."""
     found = context.one(SQL.rerun, row.job_id)
     if found is None:
         return None
