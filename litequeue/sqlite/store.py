@@ -396,7 +396,7 @@ class Store:
         """Let the next one in, whatever happened; an interrupted end is simply ended again."""
         if self._writer.is_mine():
             context = self._context
-            if context is not None:
+            if context is not None and context.shared:
                 sharing.tell_others(context)
             self._context = None
             self.holdings.ended()

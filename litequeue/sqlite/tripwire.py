@@ -15,7 +15,7 @@ import os
 import struct
 import sys
 import time
-from typing import Protocol, cast
+from typing import Protocol
 
 Identity = tuple[int, int]
 """Device and inode."""
@@ -160,7 +160,8 @@ class _ByStatx:
         """Return the state of a folder, or `None` when there is none."""
         if self._statx(self._HERE, path, self._DONT_SYNC, self._INODE | self._MTIME, self._address) != 0:
             return None
-        return cast("Folder", self._FOLDER.unpack_from(self._buffer))
+        found: Folder = self._FOLDER.unpack_from(self._buffer)
+        return found
 
 
 def _cheapest_way() -> _Way:
