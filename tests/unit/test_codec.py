@@ -319,3 +319,42 @@ def test_a_moment_beyond_the_years_of_python_does_not_hide_the_rest() -> None:
     value = codec.decode(far, JOB_ID)
     assert isinstance(value, dict)
     assert (value["b"], value["a"].seconds) == (1, 2**63 - 1)
+
+
+# --- packers that are used again
+
+
+def test_what_is_encoded_while_another_value_is_does_not_mix_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A packer is out of the pool while it is used (a signal handler, another thread, a finalizer may encode too)."""
+    plain = codec._plain
+    inner: list[bytes] = []
+
+    def nosy(value: object) -> object:
+        inner.append(codec.encode({"inner": [1, 2, 3]}))
+        return plain(value)
+
+    codec._spare_packers.clear()
+    monkeypatch.setattr(codec, "_plain", nosy)
+    outer = codec.encode([(1, 2), "between", (3, 4)])
+    monkeypatch.undo()
+    codec._spare_packers.clear()
+    assert codec.decode(outer, JOB_ID) == [[1, 2], "between", [3, 4]]
+    assert [codec.decode(one, JOB_ID) for one in inner] == [{"inner": [1, 2, 3]}] * 2
+
+
+def test_a_value_that_is_refused_leaves_nothing_behind() -> None:
+    """Half of it is in the packer's buffer: the next value must not begin with that (§6)."""
+    codec._spare_packers.clear()
+    codec.encode("warm")
+    with pytest.raises(PayloadError):
+        codec.encode(["stored", "before", object()])
+    assert codec.decode(codec.encode("next"), JOB_ID) == "next"
+
+
+def test_packers_of_large_values_are_not_kept() -> None:
+    """One keeps its buffer; a few of them would keep megabytes for good."""
+    codec._spare_packers.clear()
+    codec.encode(b"x" * 2**20)
+    assert not codec._spare_packers
+    codec.encode(b"x" * 100)
+    assert len(codec._spare_packers) == 1
