@@ -8,6 +8,7 @@ Leaves out: the size limit, which is a setting and so is checked inside the tran
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -26,6 +27,8 @@ MAX_ERROR_BYTES = 8192
 _PREFIX = bytes([VERSION])
 _TRANSITIONS = list(Transition)
 _CODES = {transition: code for code, transition in enumerate(_TRANSITIONS)}
+_BARE_EVENT = struct.Struct(">BBQB")
+"""An event without a detail, as msgpack has it: a list of two, a whole number of 64 bits, one below 128."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _KEPT_EVENTS_BYTES = 3072
 """Trimming goes below the limit by a quarter, so that it is paid once in many events."""
@@ -94,7 +97,7 @@ def _decode_carefully(body: memoryview, job_id: UUID) -> object:
 def encode_event(at: int, transition: Transition, detail: str = "") -> bytes:
     """Encode one event; its detail is cut to 256 bytes."""
     code = _CODES[transition]
-    return _pack([at, code, clip(detail, MAX_DETAIL_BYTES)] if detail else [at, code])
+    return _pack([at, code, clip(detail, MAX_DETAIL_BYTES)]) if detail else _BARE_EVENT.pack(0x92, 0xCF, at, code)
 
 
 def decode_events(encoded: bytes, job_id: UUID) -> list[Event]:

@@ -23,7 +23,7 @@ from litequeue.sqlite.tripwire import Tripwire
 class Channel:
     """A connection and its lock."""
 
-    __slots__ = ("_cursor", "_lock", "_path", "agreement", "connection", "line", "patience", "tripwire")
+    __slots__ = ("_cursor", "_lock", "_path", "agreement", "connection", "is_mine", "line", "patience", "tripwire")
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -113,13 +113,6 @@ class Channel:
         if self.line.waiting:
             self.line.call_next()
 
-    def is_mine(self) -> bool:
-        """Whether this thread has its turn just now.
-
-        The lock knows its owner from the very moment it is taken, so no interrupt comes between the two.
-        """
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined] # noqa: SLF001 - as `threading.Condition` does
-
     def cursor(self, connection: apsw.Connection) -> apsw.Cursor:
         """Return what runs the statements on the connection; making one for each costs as much as a short one."""
         if self._cursor is None:
@@ -151,6 +144,11 @@ class Channel:
         """Forget the connection without closing it, and use a new lock."""
         self.abandon()
         self._lock = threading.RLock()
+        self.is_mine: Callable[[], bool] = self._lock._is_owned  # type: ignore[attr-defined] # noqa: SLF001 - as `threading.Condition` does
+        """Whether this thread has its turn just now.
+
+        The lock knows its owner from the very moment it is taken, so no interrupt comes between the two.
+        """
         self.line = Line()
         self.patience = Patience()
         self.tripwire = Tripwire(self._path)

@@ -7,41 +7,19 @@ a repeat. Invariant: results come in the order of the jobs, and a later job of t
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 from uuid import UUID
 
 from litequeue import codec, rules
 from litequeue.errors import DuplicateJob, PayloadError, QueueFull, UsageError
 from litequeue.ids import new_job_ids
-from litequeue.model import Enqueued, JobState, NewJob, OnConflict, Placed, Transition
+from litequeue.model import Enqueued, JobState, NewJob, Placed, Transition
 from litequeue.rules import Repeat
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.filesystem import FREE_SPACE_RESERVE_BYTES
-from litequeue.sqlite.inserting import Insert, Tails, insert
+from litequeue.sqlite.inserting import Encoded, insert, next_created_at
 from litequeue.sqlite.moves import rekey
 from litequeue.sqlite.rows import Row
 from litequeue.sqlite.statements import SQL
-
-
-class Encoded(NamedTuple):
-    """A job that has passed every check that needs no lock; its times are still relative."""
-
-    job_id: UUID | None
-    scope: str
-    kind: str
-    priority: int
-    max_attempts: int | None
-    delay_us: int | None
-    run_at: int | None
-    expires_us: int | None
-    idempotency_key: str | None
-    on_conflict: OnConflict
-    payload: bytes
-
-    @property
-    def is_named(self) -> bool:
-        """Whether the job may be there already."""
-        return self.job_id is not None or self.idempotency_key is not None
 
 
 def encode(jobs: Iterable[NewJob], default_scope: str) -> list[Encoded]:
@@ -106,10 +84,10 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
         _check_reserve(context, plain_bytes)
     changes = context.connection.total_changes()
     results: list[Enqueued] = []
-    plain: list[Insert] = []
+    plain: list[tuple[UUID, Encoded]] = []
     for job, fresh_id in zip(jobs, new_job_ids(context.now, len(jobs)), strict=True):
         if not job.is_named:
-            plain.append(_insertable(context, job, fresh_id))
+            plain.append((fresh_id, job))
             results.append(Enqueued(fresh_id, created=True))
         else:
             insert(context, plain)
@@ -173,11 +151,10 @@ def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
         answer = _enqueue_keyed(context, job, job.idempotency_key)
         if answer is not None:
             return answer
-    new = _insertable(context, job, job_id)
     if dead is None:
-        insert(context, [new])
+        insert(context, [(job_id, job)])
     else:
-        _requeue(context, dead, new)
+        _requeue(context, dead, job)
     return Enqueued(job_id, created=True)
 
 
@@ -202,39 +179,39 @@ def _enqueue_keyed(context: Context, job: Encoded, key: str) -> Enqueued | None:
         case Repeat.NEW:
             return None
         case Repeat.RESET:
-            _reset(context, other, _insertable(context, job, other.uuid))
+            _reset(context, other, job)
         case Repeat.KEEP_TRIGGER:
-            new = _insertable(context, job, other.uuid)
-            kept = (new.priority, new.not_before, new.expires_at, new.max_attempts, new.payload)
+            times = (job.not_before(context.now), job.expires_at(context.now))
+            kept = (job.priority, *times, job.max_attempts, job.payload)
             context.write(SQL.rerun_put, (other.job_id, *kept))
         case _:
             pass
     return Enqueued(other.uuid, created=False)
 
 
-def _requeue(context: Context, row: Row, new: Insert) -> None:
+def _requeue(context: Context, row: Row, new: Encoded) -> None:
     """Queue a dead or cancelled job anew in the same row: generation and log go on (V1)."""
-    state, gate = rules.gate(new.not_before, context.now)
+    state, gate = rules.gate(new.not_before(context.now), context.now)
     rekey(
         context,
         row,
         state=state,
         priority=new.priority,
-        created_at=Tails(context).next(new.scope, new.priority),
+        created_at=next_created_at(context, new.scope, new.priority),
         attempts=0,
         reaps=0,
         max_attempts=new.max_attempts,
         not_before=gate,
-        expires_at=new.expires_at,
+        expires_at=new.expires_at(context.now),
         idempotency_key=new.idempotency_key,
         events=((Transition.ENQUEUED, "again"),),
         payload=new.payload,
     )
 
 
-def _reset(context: Context, row: Row, new: Insert) -> None:
+def _reset(context: Context, row: Row, new: Encoded) -> None:
     """Give a waiting job the new trigger's payload, priority and times; it keeps its place and its counts (V2)."""
-    state, gate = rules.gate(new.not_before, context.now)
+    state, gate = rules.gate(new.not_before(context.now), context.now)
     rekey(
         context,
         row,
@@ -245,27 +222,10 @@ def _reset(context: Context, row: Row, new: Insert) -> None:
         reaps=row.reaps,
         max_attempts=new.max_attempts or row.max_attempts,
         not_before=gate,
-        expires_at=new.expires_at,
+        expires_at=new.expires_at(context.now),
         idempotency_key=row.idempotency_key,
         events=((Transition.ENQUEUED, "reset"),),
         payload=new.payload,
-    )
-
-
-def _insertable(context: Context, job: Encoded, job_id: UUID) -> Insert:
-    """Fix the times of a job, now that the transaction has one; a delay wins over a date."""
-    not_before = job.run_at if job.delay_us is None else context.now + job.delay_us
-    expires_at = None if job.expires_us is None else context.now + job.expires_us
-    return Insert(
-        job_id,
-        job.scope,
-        job.kind,
-        job.priority,
-        job.max_attempts,
-        not_before,
-        expires_at,
-        job.idempotency_key,
-        job.payload,
     )
 
 

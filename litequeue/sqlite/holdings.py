@@ -48,9 +48,9 @@ class Holdings:
         """Remember what a transaction has taken and ended."""
         for lease in context.leases:
             self.leases[lease.raw_job_id] = lease.fence
-        if context.settled or context.dropped:
-            self.forget(context.settled)
-            self.forget(context.dropped)
+        for ended in (context.settled, context.dropped):
+            if ended:
+                self.forget(ended)
         self.holder_id = context.known_holder_id
 
     def forget(self, leases: Iterable[Lease]) -> None:

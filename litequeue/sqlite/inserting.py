@@ -12,47 +12,51 @@ from typing import NamedTuple
 from uuid import UUID
 
 from litequeue import codec, rules
-from litequeue.model import Transition
+from litequeue.model import JobState, OnConflict, Transition
 from litequeue.sqlite.context import Context, SyncNeeded
 from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.statements import SQL
 
+_READY: tuple[JobState, int | None] = (JobState.PENDING, None)
 
-class Insert(NamedTuple):
-    """A new job, encoded; its times are absolute."""
 
-    job_id: UUID
+class Encoded(NamedTuple):
+    """A job that has passed every check that needs no lock; its times are still relative."""
+
+    job_id: UUID | None
     scope: str
     kind: str
     priority: int
     max_attempts: int | None
-    not_before: int | None
-    expires_at: int | None
+    delay_us: int | None
+    run_at: int | None
+    expires_us: int | None
     idempotency_key: str | None
+    on_conflict: OnConflict
     payload: bytes
 
+    @property
+    def is_named(self) -> bool:
+        """Whether the job may be there already."""
+        return self.job_id is not None or self.idempotency_key is not None
 
-class Tails:
-    """The next `created_at` of each scope and priority; valid for one run of inserts and no longer."""
+    def not_before(self, now: int) -> int | None:
+        """Return its gate, now that the transaction has a time; a delay wins over a date."""
+        return self.run_at if self.delay_us is None else now + self.delay_us
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
-        self._last: dict[tuple[str, int], int] = {}
-
-    def next(self, scope: str, priority: int) -> int:
-        """Return `max(now, 1 + the last pending one's)`: one seek for each scope and priority."""
-        place = (scope, priority)
-        last = self._last.get(place)
-        if last is None:
-            found = self._context.one(SQL.tail, scope, priority)
-            last = -1 if found is None else found[0]
-        created_at = max(self._context.now, last + 1)
-        self._last[place] = created_at
-        return created_at
+    def expires_at(self, now: int) -> int | None:
+        """Return when it must have started."""
+        return None if self.expires_us is None else now + self.expires_us
 
 
-def insert(context: Context, new: list[Insert]) -> None:
-    """Insert jobs in the order given.
+def next_created_at(context: Context, scope: str, priority: int) -> int:
+    """Return `max(now, 1 + the last pending one's)`: one seek for each scope and priority."""
+    last = context.one(SQL.tail, scope, priority)
+    return context.now if last is None else max(context.now, 1 + last[0])
+
+
+def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
+    """Insert jobs under these ids, in the order given.
 
     Raises:
         SyncNeeded: this transaction is not synced, and has to be.
@@ -62,34 +66,26 @@ def insert(context: Context, new: list[Insert]) -> None:
     if not context.keeps_jobs:
         raise SyncNeeded
     now = context.now
-    tails = Tails(context)
     enqueued = codec.encode_event(now, Transition.ENQUEUED)
+    tails: dict[tuple[str, int], int] = {}
     jobs = []
     bodies = []
     gated = []
-    for job_id, scope, kind, priority, max_attempts, not_before, expires_at, key, payload in new:
-        state, gate = rules.gate(not_before, now)
+    for job_id, job in new:
+        _, scope, kind, priority, max_attempts, delay_us, run_at, expires_us, key, _, payload = job
+        state, gate = _READY
+        if delay_us is not None or run_at is not None:
+            state, gate = rules.gate(job.not_before(now), now)
         if gate is None:
             context.rings = True
         else:
             gated.append((scope, gate))
-        created_at = tails.next(scope, priority)
+        place = (scope, priority)
+        created_at = tails.get(place) or next_created_at(context, scope, priority)
+        tails[place] = created_at + 1
         raw_id = job_id.int.to_bytes(16)
-        jobs.append(
-            (
-                scope,
-                int(state),
-                priority,
-                created_at,
-                raw_id,
-                kind,
-                max_attempts,
-                gate,
-                expires_at,
-                key,
-                enqueued,
-            )
-        )
+        expires_at = None if expires_us is None else now + expires_us
+        jobs.append((scope, state, priority, created_at, raw_id, kind, max_attempts, gate, expires_at, key, enqueued))
         bodies.append((raw_id, scope, priority, created_at, payload))
     if gated:
         announce(context, gated)

@@ -15,7 +15,7 @@ from litequeue.ids import new_job_ids
 from litequeue.model import JobState, Transition, lease_summary
 from litequeue.rules import Move, TriggerFate
 from litequeue.sqlite.context import Context, DeadLetter
-from litequeue.sqlite.inserting import Insert, insert
+from litequeue.sqlite.inserting import Encoded, insert
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.rows import Row, Values
@@ -179,22 +179,21 @@ def _pull(context: Context, row: Row, move: Move, trigger: Trigger) -> None:
     """Let the trigger have its effect, now that the run's row has moved."""
     match rules.trigger_fate(move.to):
         case TriggerFate.NEW_JOB:
-            insert(
-                context,
-                [
-                    Insert(
-                        new_job_ids(context.now, 1)[0],
-                        row.scope,
-                        row.kind,
-                        trigger.priority,
-                        trigger.max_attempts,
-                        trigger.not_before,
-                        trigger.expires_at,
-                        row.idempotency_key,
-                        trigger.payload,
-                    )
-                ],
+            expires_at = trigger.expires_at
+            new = Encoded(
+                job_id=None,
+                scope=row.scope,
+                kind=row.kind,
+                priority=trigger.priority,
+                max_attempts=trigger.max_attempts,
+                delay_us=None,
+                run_at=trigger.not_before,
+                expires_us=None if expires_at is None else expires_at - context.now,
+                idempotency_key=row.idempotency_key,
+                on_conflict="return",
+                payload=trigger.payload,
             )
+            insert(context, [(new_job_ids(context.now, 1)[0], new)])
         case TriggerFate.FOLD:
             moved = row._replace(state=int(move.to), events_bytes=0)
             rekey(

@@ -143,7 +143,8 @@ class Store:
         except apsw.BusyError as exc:
             waited = f"{self._handle.timeout_s:g} s"
             raise QueueBusy(f"the write lock of {self.place.path} was not had within {waited}") from exc
-        self._handle.verify(writer, ALL_FILES)
+        if writer.tripwire.is_tripped(ALL_FILES):
+            raise self._handle.lost()
         agreement = writer.agreement
         try:
             agreement.refresh(connection, cursor)
@@ -369,11 +370,10 @@ class Store:
         Raises:
             StorageLost: it is not; nobody whose verb is in it may be told that it is done.
         """
-        try:
-            self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
-        except StorageLost as exc:
-            context.fate = partial(StorageLost, str(exc), committed=True)
-            raise
+        if self._writer.tripwire.is_tripped(AFTER_COMMIT):
+            lost = self._handle.lost(committed=True)
+            context.fate = partial(StorageLost, str(lost), committed=True)
+            raise lost
         context.fate = None
 
     def _remember(self, context: Context) -> None:

