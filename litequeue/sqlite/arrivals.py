@@ -45,4 +45,8 @@ def wait(store: Store, scope: str, kinds: tuple[str, ...] | None, timeout_s: flo
             listener.sleep(min(left_s, max(ahead_s, _LEAST_S), _NET_S if is_woken else poll_s))
             poll_s = min(2 * poll_s, _MOST_POLL_S)
     finally:
-        WATCHER.leave(listener)
+        try:
+            WATCHER.leave(listener)
+        except BaseException:  # an interrupt at its very door
+            WATCHER.leave(listener)
+            raise

@@ -148,7 +148,7 @@ def open_sidecar(path: str, mode: int, *, create: bool = True) -> int:
     descriptor = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
     try:
         _refuse_stranger(os.fstat(descriptor), path)  # put there between the two
-    except OSError:
+    except BaseException:  # an interrupt, too
         os.close(descriptor)
         raise
     return descriptor

@@ -31,9 +31,8 @@ class Inotify:
         self._libc.inotify_add_watch.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
         self._descriptor = _checked(self._libc.inotify_init1(os.O_CLOEXEC))
 
-    def arm(self, path: str, descriptor: int) -> int:
-        """Watch for the next event on a file; return the key that `heard` will tell. Closes the descriptor."""
-        os.close(descriptor)  # it was for making sure that there is an ordinary file
+    def arm(self, path: str, _descriptor: int) -> int:
+        """Watch for the next event on a file; return the key that `heard` will tell."""
         return _checked(self._libc.inotify_add_watch(self._descriptor, os.fsencode(path), _WATCHED))
 
     def heard(self) -> list[int]:

@@ -30,18 +30,16 @@ if sys.platform == "darwin":
             self._descriptors: dict[str, int] = {}
 
         def arm(self, path: str, descriptor: int) -> int:
-            """Watch for the next event on a file; return the key that `heard` will tell. Takes the descriptor over."""
+            """Watch for the next event on a file; return the key that `heard` will tell."""
             known = self._descriptors.get(path)
-            if known is not None and os.path.samestat(os.fstat(known), os.fstat(descriptor)):
-                os.close(descriptor)
-                descriptor = known
-            else:
-                self._descriptors[path] = descriptor
+            if known is None or not os.path.samestat(os.fstat(known), os.fstat(descriptor)):
+                self._descriptors[path] = os.dup(descriptor)  # a watch lives as long as its descriptor
                 if known is not None:
                     os.close(known)
             flags = select.KQ_EV_ADD | select.KQ_EV_ONESHOT
-            self._queue.control([select.kevent(descriptor, select.KQ_FILTER_VNODE, flags, _WATCHED)], 0)
-            return descriptor
+            watched = self._descriptors[path]
+            self._queue.control([select.kevent(watched, select.KQ_FILTER_VNODE, flags, _WATCHED)], 0)
+            return watched
 
         def heard(self) -> list[int]:
             """Wait for events; return their keys."""

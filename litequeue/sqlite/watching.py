@@ -29,7 +29,7 @@ class Source(Protocol):
     """How the kernel tells of events on files; each watch is for one event."""
 
     def arm(self, path: str, descriptor: int) -> int:
-        """Watch for the next event on a file; return its key. Takes the descriptor over."""
+        """Watch for the next event on a file, which is open by a descriptor; return the event's key."""
         ...
 
     def heard(self) -> list[int]:
@@ -89,7 +89,11 @@ class Watcher:
                 source = self._listening()
                 if source is None:
                     return False
-                listener.key = source.arm(listener.path, open_sidecar(listener.path, place.mode))
+                descriptor = open_sidecar(listener.path, place.mode)
+                try:
+                    listener.key = source.arm(listener.path, descriptor)
+                finally:
+                    os.close(descriptor)
                 self._listeners.setdefault(listener.key, set()).add(listener)
         except (OSError, RuntimeError) as exc:  # no such file, no more watches, no more threads
             if not self._has_failed:

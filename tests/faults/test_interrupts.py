@@ -20,6 +20,7 @@ import pytest
 
 import litequeue
 from litequeue import JobState, LiteQueueError, QueueBusy
+from litequeue.sqlite.watching import WATCHER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +139,30 @@ def test_an_interrupted_verb_tells_whether_it_was_committed_and_leaves_the_file_
     None leaves a write transaction open: it would stop every other process until this one ends (G5).
     """
     assert processes.run(_interrupt_everywhere, path, verb) == {"untrue": [], "other errors": [], "still locked": []}
+
+
+def _interrupt_waits_everywhere(_: Parent, path: str) -> dict[str, list[str]]:
+    wrong: dict[str, list[str]] = {"descriptors": [], "listeners": []}
+    with litequeue.open(path) as queue:
+        assert not queue.wait(0)
+        before = len(list(Path("/dev/fd").iterdir()))
+        for nth in itertools.count(1):
+            place = _interrupt_at(nth, lambda: queue.wait(0.001)).place
+            if not place:
+                break
+            if len(list(Path("/dev/fd").iterdir())) != before:
+                wrong["descriptors"].append(place)
+            if WATCHER._listeners:
+                wrong["listeners"].append(place)
+        assert nth > 20, "the wait was interrupted at many places"
+        queue.enqueue("work")
+        assert queue.wait(0)
+    return wrong
+
+
+def test_an_interrupted_wait_leaves_nothing_behind(path: str, processes: Children) -> None:
+    """No descriptor, no listener, and a handle that goes on, wherever a signal handler raises (DESIGN §4)."""
+    assert processes.run(_interrupt_waits_everywhere, path) == {"descriptors": [], "listeners": []}
 
 
 def _fork_interrupted_at(nth: int, queue: Queue) -> tuple[str, int]:
