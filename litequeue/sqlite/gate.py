@@ -1,10 +1,13 @@
 """The write gate: a fair turn for every process that writes, checkpoints, opens or closes the file.
 
-SQLite's own waiting starves some waiters for seconds; an advisory lock on a sidecar file, tried every 0.3 ms, does not
-(DESIGN §3). It also stands in for SQLite's locks where something in the process that has them has dropped them unseen.
-Invariant: as long as SQLite's locks hold, correctness does not rest on the gate: after a second of waiting, or where
-`fcntl` does not exist, the caller goes on without it; who wants to write should first ask whether whoever has the turn
-is at work. Owns the sidecar's descriptor; a forked child drops it and opens its own.
+SQLite's own waiting starves some waiters for seconds; an advisory lock on a sidecar file, tried again and again, does
+not (DESIGN §3). It also stands in for SQLite's locks where something in the process that has them has dropped them
+unseen. Invariant: as long as SQLite's locks hold, correctness does not rest on the gate: after a second of waiting, or
+where `fcntl` does not exist, the caller goes on without it; who wants to write should first ask whether whoever has the
+turn is at work. Owns the sidecar's descriptor; a forked child drops it and opens its own.
+
+Of all who wait, only the first in line tries often; being first is a lock of its own. Whoever has come back again and
+again for some milliseconds lets the first in line go ahead. Nothing but the pace depends on the line.
 """
 
 from __future__ import annotations
@@ -12,18 +15,30 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import stat
 import time
 
-from litequeue.sqlite import forks
+from litequeue.sqlite import forks, ofd
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-_RETRY_S = 0.0003
 _LONGEST_WAIT_S = 1.0
+_FIRST_RETRY_S = 0.0003
+"""Between two tries of the first in line, in the mean."""
+_RETRY_S = 0.003
+"""Between those of the others: ten times fewer, as every try takes time from the two or three who could work."""
+_STINT_S = 0.003
+"""For how long a handle may come back at once, while others wait: each change costs up to a try of the first one."""
+_STEP_BACK_S = 0.0006
+"""The first pause of those who are not first in line: enough for the first one's try, if it is awake to have one."""
+_REMEMBERED_S = 1.0
+"""For how long after a wait a handle reckons with others; one that is alone has nothing to ask of the line."""
+_FIRST_IN_LINE = 2**63 - 1
+"""The byte of the sidecar that the first in line locks; holders' ids are smaller (`presence`)."""
 _LOCKS = "/proc/locks"
 _NOT_AT_WORK = frozenset("TtZXx")
 """States of a process in `/proc/PID/stat`: stopped, traced, dead."""
@@ -36,6 +51,8 @@ class Gate:
         self._path = path
         self._mode = mode
         self._descriptor: int | None = None
+        self._stint_ends_at = 0.0
+        self._crowded_until = 0.0
         forks.know(self)
 
     def __del__(self) -> None:
@@ -50,16 +67,33 @@ class Gate:
         descriptor = self._sidecar()
         if fcntl is None:
             return False
-        give_up = min(deadline, time.monotonic() + _LONGEST_WAIT_S)
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= give_up:
+        now = time.monotonic()
+        is_to_step_back = self._stint_ends_at <= now < self._crowded_until
+        if not is_to_step_back and _has_turn(descriptor):
+            return True
+        return self._wait(descriptor, now, min(deadline, now + _LONGEST_WAIT_S))
+
+    def _wait(self, descriptor: int, now: float, give_up: float) -> bool:
+        """Try for a turn until `give_up`; at once only when nobody else is in line.
+
+        A stopped process may be the first in line, so the others try the gate too, only less often.
+        """
+        has_waited = is_first = False
+        try:
+            while True:
+                is_first = is_first or _is_first_in_line(descriptor)
+                if (is_first or has_waited or now >= give_up) and _has_turn(descriptor):
+                    self._stint_ends_at = now + _STINT_S
+                    if has_waited:
+                        self._crowded_until = now + _REMEMBERED_S
+                    return True
+                if now >= give_up:
                     return False
-                time.sleep(_RETRY_S)
-            else:
-                return True
+                pause = _FIRST_RETRY_S if is_first else _RETRY_S if has_waited else _STEP_BACK_S
+                time.sleep(min(pause * random.uniform(0.5, 1.5), give_up - now))  # so that no two stay in step
+                now, has_waited = time.monotonic(), True
+        finally:
+            _leave_line(descriptor)
 
     def share(self) -> None:
         """Keep the turn for what is no transaction: a writer that has waited for long may go on beside it."""
@@ -108,6 +142,32 @@ class Gate:
         if self._descriptor is None:
             self._descriptor = open_sidecar(self._path, self._mode)
         return self._descriptor
+
+
+def _has_turn(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_first_in_line(descriptor: int) -> bool:
+    """Tell whether nobody stands before this one any more; where there are no such locks, nobody ever does."""
+    if ofd.HAS_LOCKS:
+        try:
+            ofd.lock(descriptor, _FIRST_IN_LINE, 1)
+        except BlockingIOError:
+            return False
+        except OSError:  # nor on this file system
+            pass
+    return True
+
+
+def _leave_line(descriptor: int) -> None:
+    if ofd.HAS_LOCKS:
+        with contextlib.suppress(OSError):
+            ofd.unlock(descriptor, _FIRST_IN_LINE, 1)
 
 
 def _holders(inode: int) -> list[int]:

@@ -10,13 +10,16 @@ import random
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import apsw
 import pytest
 
 import litequeue
 from litequeue import QueueBusy
+from litequeue.sqlite import ofd
+from litequeue.sqlite.gate import _FIRST_IN_LINE as FIRST_IN_LINE
+from litequeue.sqlite.gate import Gate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +97,35 @@ def test_writers_beside_a_stopped_holder_of_the_gate_go_on(path: str, processes:
         stopped.result()
         assert _seconds(lambda: queue.enqueue("work")) < SLACK_S
         assert queue.stats().total == 2
+
+
+def _stand_first_in_line(parent: Parent, path: str) -> None:
+    gate = Gate(f"{path}-lock", 0o600)
+    gate.enter(time.monotonic() + 10)
+    gate.leave()
+    ofd.lock(cast("int", gate._descriptor), FIRST_IN_LINE, 1)
+    parent.say("standing")
+    parent.hear()
+
+
+@pytest.mark.skipif(not ofd.HAS_LOCKS, reason="without such locks there is no line")
+def test_many_go_on_beside_a_stopped_first_in_line(path: str, processes: Children) -> None:
+    """It keeps the place for ever; two that contend try less often then, and every turn is had (G5, G10)."""
+    litequeue.open(path).close()
+    stopped = processes.start(_stand_first_in_line, path)
+    assert stopped.hear() == "standing"
+    stopped.signal(signal.SIGSTOP)
+    working = [processes.start(_enqueue, path, 100) for _ in range(2)]
+    for child in working:
+        assert cast("float", child.result()) < SLACK_S
+    with litequeue.open(path) as queue:
+        assert queue.stats().total == 200
+
+
+def _enqueue(_parent: Parent, path: str, times: int) -> float:
+    """Enqueue one by one; return how long the longest took."""
+    with litequeue.open(path, durability="normal") as queue:
+        return max(_seconds(lambda: queue.enqueue("work")) for _ in range(times))
 
 
 def test_opening_and_closing_beside_a_stopped_holder_of_the_gate_goes_on(path: str, processes: Children) -> None:
