@@ -28,7 +28,8 @@ PARTIAL_SUFFIX = ".litequeue-partial"
 _LONGEST_SUFFIX = "-maintenance"
 _LEAST_SQLITE = (3, 51, 3)
 _BUSY_STEP_S = 0.001
-_STATEMENTS = 200
+_STATEMENTS = 500
+"""How many uses of others a statement outlives in the cache of apsw, where each row of a batch is one."""
 
 
 class Patience:
