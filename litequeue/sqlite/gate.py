@@ -67,11 +67,17 @@ class Gate:
         descriptor = self._sidecar()
         if fcntl is None:
             return False
-        now = time.monotonic()
-        is_to_step_back = self._stint_ends_at <= now < self._crowded_until
-        if not is_to_step_back and _has_turn(descriptor):
+        if (self._crowded_until == 0.0 or not self._is_to_step_back()) and _has_turn(descriptor):
             return True
+        now = time.monotonic()
         return self._wait(descriptor, now, min(deadline, now + _LONGEST_WAIT_S))
+
+    def _is_to_step_back(self) -> bool:
+        """Tell whether it is the others' turn; who has been alone for a while need not ask again."""
+        now = time.monotonic()
+        if now >= self._crowded_until:
+            self._crowded_until = 0.0
+        return self._stint_ends_at <= now < self._crowded_until
 
     def _wait(self, descriptor: int, now: float, give_up: float) -> bool:
         """Try for a turn until `give_up`; at once only when nobody else is in line.
