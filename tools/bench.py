@@ -129,6 +129,7 @@ def _measured(options: argparse.Namespace) -> tuple[report.Report, list[dict[str
         for sample in running.run(todo, Crew(pythons, Path(folder)), seed):
             samples.append(sample.as_dict())
             bar.update(1, sample)
+    told.surroundings = {**told.surroundings, "load at the end": machine()["load"]}
     return told, samples
 
 

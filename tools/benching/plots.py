@@ -79,22 +79,24 @@ def _verbs(rows: _Rows) -> Figure | None:
     ]
     if not names:
         return None
-    most = max(_by_level(rows.of(name, "100 B"), level).__len__() for name in names for level in _DURABILITIES)
-    figure, panels = _panels(len(names), 2, len(names) * (0.8 + 0.22 * most))
-    for name, line in zip(names, panels, strict=True):
+    most = [max(len(_by_level(rows.of(name, "100 B"), level)) for level in _DURABILITIES) for name in names]
+    figure, panels = _panels(
+        len(names), 2, sum(0.8 + 0.22 * bars for bars in most), height_ratios=[3 + bars for bars in most]
+    )
+    for name, bars, line in zip(names, most, panels, strict=True):
         for level, panel in zip(_DURABILITIES, line, strict=True):
             found = sorted(_by_level(rows.of(name, "100 B"), level), key=lambda row: row.figures["us"].median)
             _bars(panel, found, lambda row: _rate(row.figures["us"]))
-            panel.set_ylim(most - 0.5, -0.5)
+            panel.set_ylim(bars - 0.5, -0.5)
             panel.set_title(f"{name}, {level}")
             panel.set_xlabel("jobs/s")
     return figure
 
 
-def _panels(lines: int, columns: int, height: float, **shared: str | bool) -> tuple[Figure, Any]:
+def _panels(lines: int, columns: int, height: float, **more: str | bool | list[int]) -> tuple[Figure, Any]:
     """Return a figure ten inches wide, and its panels, by line and column."""
     made: tuple[Figure, Any] = plt.subplots(
-        lines, columns, figsize=(10, height), squeeze=False, layout="constrained", **shared
+        lines, columns, figsize=(10, height), squeeze=False, layout="constrained", **more
     )
     return made
 
@@ -137,7 +139,7 @@ def _bars(panel: Axes, found: Sequence[Row], value: Callable[[Row], Spread], bas
     for row, label in zip(found, panel.get_yticklabels(), strict=True):
         label.set_fontweight("bold" if row.key.subject == _OURS else "normal")
     panel.invert_yaxis()
-    panel.margins(x=0.15)
+    panel.margins(x=0.25)
     panel.tick_params(axis="y", length=0)
     panel.xaxis.set_major_formatter(lambda number, _: f"{number:,.0f}" if number >= 1 else f"{number:g}")
     panel.xaxis.set_major_locator(ticker.MaxNLocator(4))
@@ -153,7 +155,7 @@ def _whiskers(spreads: Sequence[Spread]) -> list[list[float]]:
 
 def _label(row: Row) -> str:
     level, _, rest = row.held.partition(",")
-    return f"{row.key.subject} ({rest.strip()})" if rest and level in _DURABILITIES else row.key.subject
+    return f"{row.who} ({rest.strip()})" if rest and level in _DURABILITIES else row.who
 
 
 def _growth(rows: _Rows) -> Figure | None:

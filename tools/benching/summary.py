@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 FLOOR = "bare"
 _SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "full"}
 _WAL = "wal"
+_ACKNOWLEDGED = "at least once"
 
 
 class Spread(NamedTuple):
@@ -61,7 +62,12 @@ class Row:
     @property
     def delivery(self) -> str:
         """What is promised of a job that was handed out; a peer says it, and of ours it is this."""
-        return str(self.has.get("delivery", "at least once"))
+        return str(self.has.get("delivery", _ACKNOWLEDGED))
+
+    @property
+    def who(self) -> str:
+        """The subject as it is shown, with what it does not promise."""
+        return self.key.subject if self.delivery == _ACKNOWLEDGED else f"{self.key.subject} ({self.delivery})"
 
 
 def held(has: Mapping[str, object]) -> str:

@@ -6,7 +6,7 @@ the rest. Sorted by what the subjects held, so that only what may be compared st
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from benching.registry import workloads
 from benching.summary import FLOOR, Row, Spread
@@ -17,7 +17,6 @@ Table = list[dict[str, Figure]]
 SUBJECTS = "What the live connections say"
 LEFT_OUT = "What has no figure, or failed"
 _ASKED = ("journal_mode", "synchronous", "page_size", "sqlite")
-_ACKNOWLEDGED = "at least once"
 _LEVELS = {"normal": 0, "full": 1}
 
 
@@ -28,18 +27,22 @@ def tables(rows: Sequence[Row]) -> dict[str, Table]:
         mine = [row for row in rows if row.key.workload == workload.name and row.figures]
         if mine:
             found[workload.title] = _table(workload, mine)
-    left_out = [
-        {
-            "workload": row.key.workload,
-            "cell": row.key.cell,
-            "asked": row.key.asked,
-            "subject": row.key.subject,
-            "why": row.why_not,
-        }
-        for row in rows
-        if row.why_not
+    left_out = _left_out(rows)
+    return found | ({LEFT_OUT: left_out} if left_out else {})
+
+
+def _left_out(rows: Sequence[Row]) -> Table:
+    """Return why there are figures that are not there; once for each reason of a subject."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for row in rows:
+        if row.why_not:
+            workloads_of = found.setdefault((row.key.subject, row.why_not), {})
+            cell = f"{row.key.cell}, {row.key.asked}"
+            workloads_of[row.key.workload] = "" if row.key.workload in workloads_of else f" ({cell})"
+    return [
+        {"subject": subject, "why": why, "where": ", ".join(f"{name}{cell}" for name, cell in where.items())}
+        for (subject, why), where in sorted(found.items())
     ]
-    return found | ({LEFT_OUT: _merged(left_out)} if left_out else {})
 
 
 def _table(workload: Workload, rows: list[Row]) -> Table:
@@ -60,7 +63,7 @@ def _table(workload: Workload, rows: list[Row]) -> Table:
         line: dict[str, Figure] = {"durability": row.held}
         if has_other:
             line["asked for"] = row.key.asked
-        line |= {"what": row.key.cell, "subject": _who(row)}
+        line |= {"what": row.key.cell, "subject": row.who}
         if is_compared:
             ratio = row.to_floor.get(workload.main)
             line[f"× {FLOOR}"] = None if ratio is None else round(ratio.median, 2)
@@ -78,16 +81,12 @@ def _table(workload: Workload, rows: list[Row]) -> Table:
     return made
 
 
-def _who(row: Row) -> str:
-    return row.key.subject if row.delivery == _ACKNOWLEDGED else f"{row.key.subject} ({row.delivery})"
-
-
 def _subjects(rows: Sequence[Row]) -> Table:
     """Return what each subject has, by durability; once where it is always the same."""
     found: dict[tuple[str, ...], dict[str, Figure]] = {}
     for row in sorted(rows, key=lambda row: (row.is_peer, row.key.subject, _LEVELS.get(row.held, len(_LEVELS)))):
         if row.has:
-            line: dict[str, Figure] = {"subject": _who(row), "library": str(row.has.get("library", ""))}
+            line: dict[str, Figure] = {"subject": row.who, "library": str(row.has.get("library", ""))}
             line |= {"durability": row.held} | {name: str(row.has.get(name, "unknown")) for name in _ASKED}
             found.setdefault(tuple(map(str, line.values())), line)
     return list(found.values())
@@ -105,22 +104,6 @@ def _rounded(value: float) -> float:
 
 def _from_to(spread: Spread) -> str:
     return f"{_rounded(spread.least):g}–{_rounded(spread.most):g}"
-
-
-def _merged(rows: Sequence[Mapping[str, Figure]]) -> Table:
-    """Tell once what is so for several cells."""
-    found: dict[tuple[Figure, ...], dict[str, Figure]] = {}
-    for row in rows:
-        key = (row["workload"], row["subject"], row["why"])
-        known = found.setdefault(
-            key, {"workload": row["workload"], "subject": row["subject"], "cells": "", "why": row["why"]}
-        )
-        cell = f"{row['cell']} {row['asked']}"
-        known["cells"] = f"{known['cells']}, {cell}" if known["cells"] else cell
-    for known in found.values():
-        if str(known["cells"]).count(",") > 1:
-            known["cells"] = f"{str(known['cells']).count(',') + 1} of them"
-    return list(found.values())
 
 
 def markdown(table: Table) -> str:

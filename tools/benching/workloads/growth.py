@@ -20,7 +20,7 @@ from benching.payloads import payload
 from benching.subject import SORTS, Subject
 from benching.workload import Cell, Column, Scale, Workload
 
-_BLOCK = 20
+_BLOCK = 10
 _WARM = 5
 _MOST_FILL_S = {"subjects": 120.0, "peers": 20.0}
 """A level that would take longer to make, by what the last one took, is left out."""
@@ -138,7 +138,7 @@ class Growth(Workload):
                     "sort": SORTS.index(sort),
                     "rows": rows,
                     "is last": rows == levels[-1],
-                    "times": scale.count(200),
+                    "times": scale.count(200, 4 * _BLOCK),
                     "most s": scale.seconds(1.0),
                 },
                 with_peers=rows == levels[-1],

@@ -162,6 +162,7 @@ class Verbs(Workload):
 
     def cells(self, scale: Scale) -> list[Cell]:
         """Every payload at every durability; peers have the smallest only."""
+        durabilities = BOTH[:1] if scale.is_short and self._task != "enqueue" else BOTH
         payloads = list(PAYLOADS.items())[: 1 if scale.is_short else None]
         return [
             Cell(
@@ -175,7 +176,7 @@ class Verbs(Workload):
                 },
                 with_peers=name == "100 B",
             )
-            for durability in (BOTH[:1] if scale.is_short else BOTH)
+            for durability in durabilities
             for name, size in payloads
         ]
 
