@@ -1,7 +1,7 @@
 """How fast, how flat, how fair: this package beside a floor written by hand, and beside what people use today.
 
-    python tools/bench.py                                  about 15 minutes
-    python tools/bench.py --peers --json run.json          the peers too, in an environment of their own
+    python tools/bench.py                                  about a quarter of an hour
+    python tools/bench.py --peers --json run.json          the peers too, in an environment of their own: longer
     python tools/bench.py enqueue drain --subjects ours bare --size 0.2
     python tools/bench.py --from run.json --document docs/performance.md --plots docs/performance
 

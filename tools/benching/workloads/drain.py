@@ -222,7 +222,7 @@ class Drain(Workload):
 
     def cells(self, scale: Scale) -> list[Cell]:
         """Two to 32 processes at every durability."""
-        sizes = {2: 3.0} if scale.is_short else {2: 2.0, 4: 4.0, 8: 3.0, 32: 2.0}
+        sizes = {2: 3.0} if scale.is_short else {2: 1.5, 4: 3.0, 8: 2.5, 32: 1.5}
         return [
             Cell(
                 self.name,
