@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import apsw
 import pytest
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from litequeue import Lease, Queue
     from litequeue.sqlite.store import Durability
     from litequeue.sqlite.tripwire import Tripwire
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 BATCH = 100
 _NOT_COUNTED = frozenset({"fspath", "getpid", "statvfs"})
@@ -225,26 +228,16 @@ class _Counter:
         connection.authorizer = hear
 
     def _watch_looks(self, wire: Tripwire) -> None:
-        """Count the looks at the folder and at the three files, for which a foreign function is called."""
-        wire._way = _Counted(wire._way, self._asked)
+        """Count the looks at the three files, which are foreign calls, and at the news of their folder."""
+        wire._way = self._counted(wire._way, "statx")
+        wire._has_news = self._counted(wire._has_news, "poll")
 
+    def _counted(self, ask: Callable[[T], R], name: str) -> Callable[[T], R]:
+        def counted(what: T) -> R:
+            self._asked[name] += 1
+            return ask(what)
 
-class _Counted:
-    """A way to look at files that counts."""
-
-    def __init__(self, way: tripwire._Way, asked: Counter[str]) -> None:
-        self._way = way
-        self._asked = asked
-
-    def identity(self, path: bytes) -> tripwire.Identity | None:
-        """Look at a file."""
-        self._asked["statx of a file"] += 1
-        return self._way.identity(path)
-
-    def folder(self, path: bytes) -> tripwire.Folder | None:
-        """Look at the folder."""
-        self._asked["statx of the folder"] += 1
-        return self._way.folder(path)
+        return counted
 
 
 def _found(path: Path, disk: Disk, durability: Durability, verb: str) -> Found:
@@ -276,15 +269,14 @@ def test_a_verb_writes_so_many_pages_and_runs_so_many_statements(path: Path, dis
 def test_a_verb_asks_the_system_for_nothing_but_its_turn_and_the_inodes(
     path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
-    """In and out of the gate; the folder of the three files before it writes and before it answers (DESIGN §3).
+    """In and out of the gate; the news of the folder before it writes and before it answers (DESIGN §3).
 
-    The files themselves are looked at when the folder has changed, and ten times a second. Ids cost one draw, and the
-    bell one read of a byte.
+    The files themselves are looked at when there is any, and ten times a second. Ids cost one draw, and the bell one
+    read of a byte.
     """
-    monkeypatch.setattr(tripwire, "_is_settled", lambda _: True)  # as it is 0.05 s after the last file was made
     monkeypatch.setattr(tripwire, "_LOOK_AGAIN_S", 1000.0)
     _, cost = VERBS[verb]
-    expected = {"statx of the folder": 1} if verb in READS else {"flock": 2, "statx of the folder": 2}
+    expected = {"poll": 1} if verb in READS else {"flock": 2, "poll": 2}
     if cost.draws:
         expected["urandom"] = cost.draws
     if cost.rings:

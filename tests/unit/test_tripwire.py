@@ -6,15 +6,18 @@ The files here are plain ones that no SQLite has open.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from litequeue.sqlite import tripwire
+from litequeue.sqlite.folders import FOLDERS
 from litequeue.sqlite.tripwire import AFTER_COMMIT, ALL_FILES, Tripwire
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -23,7 +26,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Ask for identities in this platform's cheapest way, and in the one that all platforms have."""
     name: str = request.param
     if name == "stat":
-        monkeypatch.setattr(tripwire, "_cheapest_way", tripwire._ByStat)
+        monkeypatch.setattr(tripwire, "_cheapest_way", lambda: tripwire._by_stat)
     return name
 
 
@@ -39,24 +42,18 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.fixture(params=["fresh", "settled"])
-def wire(path: Path, request: pytest.FixtureRequest) -> Tripwire:
-    """Give a wire that is armed on the three files, in a folder that has just changed, or not for long."""
+@pytest.fixture(params=["told", "not told"])
+def wire(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tripwire]:
+    """Give a wire that is armed on the three files, where the kernel tells of their folder, and where it does not."""
+    if request.param == "not told":
+        monkeypatch.setattr(FOLDERS, "watch", lambda _: None)
+    elif sys.platform != "linux":
+        pytest.skip("only Linux tells")
     armed = Tripwire(str(path))
     armed.arm()
-    if request.param == "settled":
-        settle(path)
-    else:  # from now on, whatever the test takes
-        os.utime(path.parent, (time.time() + 1000, time.time() + 1000))
     assert not armed.is_tripped()
-    assert (armed._unchanged is not None) == (request.param == "settled")
-    return armed
-
-
-def settle(path: Path, *, ns: int = 1) -> None:
-    """Make the folder's last change an old one."""
-    long_ago = (time.time_ns() // 1_000_000_000 - 100) * 1_000_000_000 + ns
-    os.utime(path.parent, ns=(long_ago, long_ago))
+    yield armed
+    armed.disarm()
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -178,69 +175,93 @@ def test_the_identity_has_the_inode(path: Path, wire: Tripwire) -> None:
 
 
 class Looks:
-    """Counts the looks at files, and at their folder."""
+    """Counts the looks at files."""
 
     def __init__(self, wire: Tripwire) -> None:
-        self.files = self.folders = 0
+        self.count = 0
         self._way = wire._way
         wire._way = self
 
-    def identity(self, path: bytes) -> tripwire.Identity | None:
+    def __call__(self, path: bytes) -> tripwire.Identity | None:
         """Look at a file."""
-        self.files += 1
-        return self._way.identity(path)
-
-    def folder(self, path: bytes) -> tripwire.Folder | None:
-        """Look at the folder."""
-        self.folders += 1
-        return self._way.folder(path)
+        self.count += 1
+        return self._way(path)
 
 
-def test_a_folder_that_has_not_changed_stands_for_its_files(path: Path) -> None:
-    """One look instead of three, for each question (DESIGN §3)."""
-    wire = Tripwire(str(path))
-    wire.arm()
-    settle(path)
-    looks = Looks(wire)
-    assert [wire.is_tripped() for _ in range(5)] == [False] * 5
-    assert (looks.folders, looks.files) == (5, 3)
-    (path.parent / "another").touch()
-    assert not wire.is_tripped()
-    assert looks.files == 6
+@pytest.fixture
+def told(path: Path) -> Iterator[Tripwire]:
+    """Give a wire on files whose folder the kernel tells of, when all is as it was."""
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells")
+    armed = Tripwire(str(path))
+    armed.arm()
+    assert not armed.is_tripped()
+    yield armed
+    armed.disarm()
 
 
-def test_a_folder_that_has_just_changed_is_not_believed(path: Path) -> None:
-    """Another change within the same tick of the kernel's clock would leave no trace (DESIGN §3)."""
-    wire = Tripwire(str(path))
-    wire.arm()
-    (path.parent / "another").touch()
-    looks = Looks(wire)
-    assert not wire.is_tripped()
-    assert not wire.is_tripped()
-    assert looks.files == 6
-
-
-@pytest.mark.parametrize(("age_s", "ns", "is_believed"), [(1, 0, False), (3, 0, True), (1, 1, True)])
-def test_times_of_whole_seconds_are_believed_later(path: Path, age_s: int, ns: int, *, is_believed: bool) -> None:
-    """Where a folder's times are that coarse, so are the ticks (DESIGN §3)."""
-    wire = Tripwire(str(path))
-    wire.arm()
-    then = (time.time_ns() // 1_000_000_000 - age_s) * 1_000_000_000 + ns
-    os.utime(path.parent, ns=(then, then))
-    looks = Looks(wire)
-    assert not wire.is_tripped()
-    assert not wire.is_tripped()
-    assert looks.files == (3 if is_believed else 6)
-
-
-def test_what_leaves_no_trace_in_the_folder_is_seen_a_little_later(
-    path: Path, wire: Tripwire, monkeypatch: pytest.MonkeyPatch
+def test_while_nothing_happens_in_the_folder_nobody_looks_at_the_files(
+    path: Path, told: Tripwire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when something is mounted over a file; here its time is set back (DESIGN §3)."""
-    settle(path)
-    assert not wire.is_tripped()
+    """The kernel is asked, which costs a third of a look (DESIGN §3); what happens to the files is no news."""
+    monkeypatch.setattr(tripwire, "_LOOK_AGAIN_S", 1000.0)
+    assert not told.is_tripped()  # from here on
+    looks = Looks(told)
+    path.write_bytes(b"other content")
+    path.chmod(0o600)
+    assert [told.is_tripped() for _ in range(5)] == [False] * 5
+    assert looks.count == 0
+    (path.parent / "another").touch()
+    assert not told.is_tripped()
+    assert not told.is_tripped()
+    assert looks.count == 3
+
+
+def test_each_wire_hears_of_a_change_whoever_takes_it_off_the_queue(path: Path, told: Tripwire) -> None:
+    """Two handles on one file, and one on a file beside it (DESIGN §3)."""
+    other = Tripwire(str(path))
+    other.arm()
+    beside_it = Tripwire(str(path.with_name("other")))
+    beside_it.arm()
+    assert not any(wire.is_tripped() for wire in (told, other, beside_it))
     path.rename(path.with_name("moved"))
-    settle(path)
+    assert not beside_it.is_tripped(), "it takes the event"
+    assert other.is_tripped()
+    assert told.is_tripped()
+    other.disarm()
+    beside_it.disarm()
+
+
+def test_a_folder_is_watched_until_the_last_wire_on_it_is_disarmed(path: Path, told: Tripwire) -> None:
+    """A handle that closes does not make another one deaf (DESIGN §3)."""
+    other = Tripwire(str(path))
+    other.arm()
+    other.disarm()
+    other.disarm()
+    assert not told.is_tripped()
+    path.rename(path.with_name("moved"))
+    assert told.is_tripped()
+
+
+def test_what_the_kernel_does_not_tell_is_seen_a_little_later(
+    path: Path, told: Tripwire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when something is mounted over a file, or a folder further up is renamed (DESIGN §3)."""
+    monkeypatch.setattr(told, "_has_news", lambda _: False)
+    path.rename(path.with_name("moved"))
+    assert not told.is_tripped()
     later = time.monotonic() + 0.11
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    assert wire.is_tripped()
+    assert told.is_tripped()
+
+
+def test_a_forked_child_leaves_its_parent_the_news(path: Path, told: Tripwire) -> None:
+    """It has the parent's descriptor, and would take the parent's events (DESIGN §3)."""
+    child = os.fork()
+    if child == 0:
+        wire = Tripwire(str(path))
+        wire.arm()
+        path.rename(path.with_name("moved"))
+        os._exit(0 if wire.is_tripped() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert told.is_tripped()
