@@ -189,11 +189,12 @@ class Queue(Verbs):
     ) -> bool:
         """Wait until `lease_next` with these kinds and this scope may find a job; `False` when the time is over first.
 
-        `timeout` is seconds or a timedelta of real time; `None` waits for ever, 0 only looks. An idle wait costs next
-        to nothing, and writes nothing. It is ended by a commit that makes work ready, in whatever process, and by the
-        time of the next due job or lapsing lease, as the handle's clock tells it; a clock that a test moves is asked
-        again about once a second, and at the next commit that makes work ready. `True` reserves nothing: another worker
-        may be faster. Many threads may wait on one handle.
+        `timeout` is seconds or a timedelta of real time; `None` waits for ever, 0 only looks; a signal handler that
+        returns does not end it. An idle wait costs next to nothing, and writes nothing; where many jobs come that it
+        does not wait for, it looks about sixty times a second. It is ended by a commit that makes work ready, in
+        whatever process, and by the time of the next due job or lapsing lease, as the handle's clock tells it; a clock
+        that a test moves is asked again about once a second, and at the next commit that makes work ready. `True`
+        reserves nothing: another worker may be faster. Many threads may wait on one handle.
 
         Raises:
             UsageError: an argument out of its bounds, or this thread has a transaction open.
@@ -266,9 +267,9 @@ class Queue(Verbs):
     def vacuum(self) -> int:
         """Give room that deleted jobs have left in the file back to the disk; return how many bytes.
 
-        That is done once it is more than 16 MiB and a quarter of the file, and leaves 8 MiB, or an eighth of what is in
-        use, for reuse. All of it goes when the disk is short of room, or a file that has grown up to the reserve would
-        refuse jobs for ever (contract §6). The file is cut when `checkpoint_wal` has copied the log back.
+        Nothing is done up to 16 MiB or a quarter of the file, and 8 MiB, or an eighth of what is in use, are left for
+        reuse; but all of it goes when the disk has little more room than is kept free for acknowledgements (32 MiB), so
+        that jobs are taken again. The file is cut when `checkpoint_wal` has copied the log back.
         """
         self._store.refuse_inside()
         left, page_bytes = self._look(partial(upkeep.surplus, is_short_of_room=self._store.is_short_of_room()))

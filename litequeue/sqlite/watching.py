@@ -64,6 +64,13 @@ class Listener:
 
     def sleep(self, seconds: float) -> None:
         """Sleep until it is woken, no longer than that."""
+        self._pause(seconds)
+
+    def rest(self, seconds: float) -> None:
+        """Do not listen for so long; a handle that closes ends it."""
+        self._pause(seconds)
+
+    def _pause(self, seconds: float) -> None:
         with contextlib.suppress(Empty):
             self._rings.get(timeout=seconds)
 
