@@ -1,49 +1,75 @@
-"""The tables of a run, written into a page between markers.
+"""The tables of some runs, written into a page between markers.
 
 A page says where a table goes: `<!-- bench: NAME -->`, and where it ends: `<!-- end -->`. What stands between is
-written anew, with the command and the commit that the figures belong to; the rest of the page is a person's. `NAME` is
-a workload, `subjects`, `goals`, `left out` or `run`. Invariant: a marker whose table the run does not have keeps what
-is there.
+written anew; the rest of the page is a person's. `NAME` is a table of a workload, `subjects`, `goals`, `left out` or
+`runs`. Invariant: every figure between markers is of the runs that stand at `runs`, each with its command and its
+commit; a table that they do not have says so.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from benching import runs as recorded
 from benching.registry import workloads
+from benching.runs import Run
 from benching.tables import LEFT_OUT, SUBJECTS, Table, markdown
-from harness.report import Report
+from harness.report import Figure
 
 GOALS = "Goals"
+RUNS = "runs"
 _BLOCK = re.compile(r"(<!-- bench: ([^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
-def written(page: str, told: Report, command: str) -> str:
-    """Return the page with the tables of a run."""
+def written(page: str, tables: Mapping[str, Table], runs: Sequence[Run]) -> str:
+    """Return the page with the tables of these runs."""
     titles = _titles()
-    belongs = f"`{command}`, seed {told.seed}, at commit `{told.taken['commit']}`:\n\n"
+    numbers = {name: number for number, run in enumerate(runs, 1) for name in run.workloads()}
 
     def block(found: re.Match[str]) -> str:
         name = found[2]
-        if name == "run":
-            return f"{found[1]}\n{_facts({**told.taken, **told.surroundings, **told.size})}\n\n{found[3]}"
-        table: Table | None = told.tables.get(titles.get(name, name))
-        return f"{found[1]}\n{belongs}{markdown(table)}\n\n{found[3]}" if table else found[0]
+        if name == RUNS:
+            return f"{found[1]}\n{_told(runs)}\n\n{found[3]}"
+        title, workload = titles.get(name, (name, None))
+        table = tables.get(title)
+        of = f"Of run {numbers[workload]}.\n\n" if len(runs) > 1 and workload in numbers else ""
+        body = f"{of}{markdown(table)}" if table else "Nothing." if name == "left out" else "Not measured."
+        return f"{found[1]}\n{body}\n\n{found[3]}"
 
     return _BLOCK.sub(block, page)
 
 
-def unknown(page: str) -> list[str]:
-    """Return the names of markers that no run can fill."""
-    return [found[2] for found in _BLOCK.finditer(page) if found[2] not in {"run", *_titles()}]
+def unfit(page: str) -> str | None:
+    """Return why no run can be written into a page, if so."""
+    names = [found[2] for found in _BLOCK.finditer(page)]
+    if not names:
+        return "it has no markers"
+    unknown = [name for name in names if name not in {RUNS, *_titles()}]
+    if unknown:
+        return f"no table is called {', '.join(unknown)}"
+    return None if RUNS in names else f"it has no place for the {RUNS}"
 
 
-def _titles() -> dict[str, str]:
-    """Return the title of each table by the name of its marker."""
-    own = {"subjects": SUBJECTS, "goals": GOALS, "left out": LEFT_OUT}
-    return {workload.name: workload.title for workload in workloads()} | own
+def _titles() -> dict[str, tuple[str, str | None]]:
+    """Return the title of each table, and the workload that it is of, by the name of its marker."""
+    own: dict[str, tuple[str, str | None]] = {
+        "subjects": (SUBJECTS, None),
+        "goals": (GOALS, None),
+        "left out": (LEFT_OUT, None),
+    }
+    return {part.name: (part.title, workload.name) for workload in workloads() for part in workload.parts()} | own
 
 
-def _facts(facts: Mapping[str, object]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in facts.items())
+def _told(runs: Sequence[Run]) -> str:
+    """Return the runs as a list, and what all of them share."""
+    shared = recorded.common(runs)
+    lines = []
+    for number, run in enumerate(runs, 1):
+        own = {name: value for name, value in run.facts().items() if name not in shared} if len(runs) > 1 else {}
+        lines.append(f"{number}. `{run.command}`{': ' if own else ''}{_facts(own)}")
+    return "\n".join([*lines, "", f"{'All of them: ' if len(runs) > 1 else ''}{_facts(shared)}"])
+
+
+def _facts(facts: Mapping[str, Figure]) -> str:
+    return ", ".join(f"{name} `{value}`" if name == "commit" else f"{name} {value}" for name, value in facts.items())

@@ -53,8 +53,9 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
     with mpl.rc_context(_STYLE):
         for name, plot in plots.items():
             figure = plot(_Rows(rows))
+            path = folder / f"{name}.svg"
+            path.unlink(missing_ok=True)  # an older run's would stand among these
             if figure is not None:
-                path = folder / f"{name}.svg"
                 figure.savefig(path, bbox_inches="tight", metadata={"Date": None})
                 plt.close(figure)
                 written.append(path)

@@ -15,6 +15,11 @@ from benching.crew import Crew, Named
 from benching.order import Answer, Durability, Figures, Pragmas
 from benching.workload import Cell, Scale, Workload
 
+PEER_ROUNDS = 3
+"""Of a peer at most: they are many, and no goal hangs on the last percent of theirs."""
+EVERY = "all"
+"""The workload of a sample that stands for all of them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sample:
@@ -46,6 +51,14 @@ class Step(NamedTuple):
     subjects: list[Named]
     rounds: int
 
+    def at(self, number: int) -> list[Named]:
+        """Return who takes a turn in a round: the peers in the first ones only, beside the others."""
+        return [one for one in self.subjects if one.where != "peers" or number < PEER_ROUNDS]
+
+    def turns(self) -> int:
+        """Return how many measurements it is."""
+        return sum(len(self.at(number)) for number in range(self.rounds))
+
 
 def steps(
     workloads: Sequence[Workload], own: Sequence[str], peers: Sequence[str], scale: Scale, rounds: int
@@ -65,17 +78,18 @@ def steps(
 def absent(peer: str, reason: str) -> Sample:
     """Return what stands for a peer that could not be installed."""
     unsupported = f"not installed: {reason}"
-    return Sample("all", "all", "full", peer, is_peer=True, round=0, figures={}, has={}, unsupported=unsupported)
+    return Sample(EVERY, EVERY, "full", peer, is_peer=True, round=0, figures={}, has={}, unsupported=unsupported)
 
 
 def run(todo: Sequence[Step], crew: Crew, seed: int) -> Iterator[Sample]:
     """Do it; yield a sample for each subject and round, also where there are no figures."""
     draw = random.Random(seed)
-    for workload, cell, subjects, rounds in todo:
+    for step in todo:
+        workload, cell, subjects, rounds = step
         try:
             why_not = {subject: workload.prepare(crew, cell, subject) for subject in subjects}
             for number in range(rounds):
-                order = list(subjects)
+                order = step.at(number)
                 draw.shuffle(order)
                 for subject in order:
                     answer = why_not[subject] or workload.measure(crew, cell, subject, number)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from benching.registry import workloads
 from benching.summary import FLOOR, Row, Spread
-from benching.workload import Workload
+from benching.workload import Part, Workload
 from harness.report import Figure
 
 Table = list[dict[str, Figure]]
@@ -26,7 +26,7 @@ def tables(rows: Sequence[Row]) -> dict[str, Table]:
     for workload in workloads():
         mine = [row for row in rows if row.key.workload == workload.name and row.figures]
         if mine:
-            found[workload.title] = _table(workload, mine)
+            found |= {part.title: _table(workload, part, mine) for part in workload.parts()}
     left_out = _left_out(rows)
     return found | ({LEFT_OUT: left_out} if left_out else {})
 
@@ -45,7 +45,7 @@ def _left_out(rows: Sequence[Row]) -> Table:
     ]
 
 
-def _table(workload: Workload, rows: list[Row]) -> Table:
+def _table(workload: Workload, part: Part, rows: list[Row]) -> Table:
     cells = list(dict.fromkeys(row.key.cell for row in rows))
     in_order = sorted(
         rows,
@@ -56,7 +56,8 @@ def _table(workload: Workload, rows: list[Row]) -> Table:
             _main(workload, row),
         ),
     )
-    is_compared = any(row.key.subject == FLOOR for row in rows)
+    has_main = any(column.name == workload.main for column in part.columns)
+    is_compared = has_main and any(row.key.subject == FLOOR for row in rows)
     has_other = any(row.held != row.key.asked for row in rows)
     made: Table = []
     for row in in_order:
@@ -67,10 +68,10 @@ def _table(workload: Workload, rows: list[Row]) -> Table:
         if is_compared:
             ratio = row.to_floor.get(workload.main)
             line[f"× {FLOOR}"] = None if ratio is None else round(ratio.median, 2)
-        if workload.main == "us":
+        if has_main and workload.main == "us":
             took = row.figures.get("us")
             line["jobs/s"] = None if took is None else round(1e6 / took.median)
-        for column in workload.columns:
+        for column in part.columns:
             spread = row.figures.get(column.name)
             line[column.title] = None if spread is None else _rounded(spread.median)
             if column.is_shown_spread:

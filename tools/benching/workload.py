@@ -10,6 +10,7 @@ import shutil
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from benching.crew import Crew, Named
 from benching.order import Answer, Durability, Order
@@ -44,6 +45,15 @@ class Column:
     is_shown_spread: bool = False
 
 
+class Part(NamedTuple):
+    """One table of a workload."""
+
+    name: str
+    """Of its place on the page."""
+    title: str
+    columns: tuple[Column, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One row of a workload's table: what each subject is measured at, several times over."""
@@ -70,6 +80,15 @@ class Workload(ABC):
     columns: tuple[Column, ...]
     subjects: tuple[str, ...] = ("ours", "bare")
     """Of this project's own; peers come besides."""
+
+    @property
+    def option(self) -> str:
+        """Return its name on a command line."""
+        return self.name.replace(" ", "-")
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return its tables: one, unless that would be too wide."""
+        return (Part(self.name, self.title, self.columns),)
 
     @abstractmethod
     def cells(self, scale: Scale) -> list[Cell]:

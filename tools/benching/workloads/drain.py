@@ -24,7 +24,7 @@ from benching.crew import Crew, Named
 from benching.order import Answer, Figures, Measured, Meet, Order, Pragmas
 from benching.payloads import number_of, payload
 from benching.subject import Subject, Unsupported
-from benching.workload import BOTH, Cell, Column, Scale, Workload
+from benching.workload import BOTH, Cell, Column, Part, Scale, Workload
 from benching.workloads.verbs import percentile, put
 
 _IDLE_S = 0.001
@@ -201,17 +201,20 @@ def summed(all_turns: Sequence[Turns], errors: float) -> Figures:
 
 
 class Drain(Workload):
-    """Several processes drain 20,000 jobs."""
+    """Several processes drain one backlog."""
 
     name = "drain"
-    title = "Processes that drain 20,000 jobs together"
+    title = "Processes that drain one backlog together"
     main = "us"
     subjects = ("ours", "stock", "bare")
     columns = (
         Column("us", "µs a job", is_shown_spread=True),
+        Column("jobs", "jobs"),
         Column("share", "least/most served", is_shown_spread=True),
         Column("least served", "least"),
         Column("most served", "most"),
+    )
+    singly = (
         Column("p50 us", "p50, µs"),
         Column("p99 us", "p99, µs"),
         Column("p99.9 us", "p99.9, µs"),
@@ -219,6 +222,13 @@ class Drain(Workload):
         Column("doubles", "handed out twice"),
         Column("errors", "errors"),
     )
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return two: how even it is, and what one verb meets."""
+        return (
+            Part(self.name, self.title, self.columns),
+            Part(f"{self.name}, each verb", "One verb among the processes that drain together", self.singly),
+        )
 
     def cells(self, scale: Scale) -> list[Cell]:
         """Two to 32 processes at every durability."""

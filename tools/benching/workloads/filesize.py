@@ -76,7 +76,7 @@ class FileSize(Workload):
     """A million jobs through one file."""
 
     name = "file size"
-    title = "The file after a million jobs"
+    title = "The file after a backlog was drained and removed"
     main = "maintained MB"
     subjects = ("ours",)
     columns = (

@@ -158,7 +158,10 @@ class Verbs(Workload):
         self._task = task
         self._jobs = jobs
         singly = (Column("p50 us", "p50, µs"), Column("p99 us", "p99, µs"), Column("longest us", "longest, µs"))
-        self.columns = (Column("us", "µs a job", is_shown_spread=True), *(singly if is_timed_singly else ()))
+        self.columns = (
+            Column("us", "µs a job", is_shown_spread=True),
+            *(singly if is_timed_singly else (Column("jobs", "jobs"),)),
+        )
 
     def cells(self, scale: Scale) -> list[Cell]:
         """Every payload at every durability; peers have the smallest only."""
@@ -191,7 +194,7 @@ class Verbs(Workload):
 
 ENQUEUE = Verbs("enqueue", "enqueue", "Enqueue, one by one", {"normal": 10_000, "full": 1_000}, is_timed_singly=True)
 BULK = Verbs(
-    "bulk", "enqueue in bulk", "Enqueue, 20,000 in one batch", {"normal": 20_000, "full": 20_000}, is_timed_singly=False
+    "bulk", "enqueue in bulk", "Enqueue, all in one batch", {"normal": 20_000, "full": 20_000}, is_timed_singly=False
 )
 PAIR = Verbs(
     "pair", "lease+complete", "Lease and complete, one by one", {"normal": 5_000, "full": 1_000}, is_timed_singly=True

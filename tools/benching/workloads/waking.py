@@ -105,7 +105,7 @@ class Waking(Workload):
     def cells(self, scale: Scale) -> list[Cell]:
         """One cell: `normal`."""
         numbers = {"jobs": scale.count(200, 10), "idle s": scale.seconds(2.0)}
-        return [Cell(self.name, "1 waits, 1 enqueues", "normal", numbers, at_any_durability=True)]
+        return [Cell(self.name, "one waiter, one producer", "normal", numbers, at_any_durability=True)]
 
     def measure(self, crew: Crew, cell: Cell, subject: Named, number: int) -> Answer:
         """Let the two at a fresh file."""
