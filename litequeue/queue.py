@@ -24,6 +24,7 @@ from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Duration, Lease
 from litequeue.model import ANY, Copied, Scope, storable_scope
 from litequeue.sqlite import arrivals, backing_up, leasing, opening, reading, upkeep
+from litequeue.sqlite.channel import TRIES
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.leasing import Rhythm, Wish
@@ -165,10 +166,17 @@ class Queue(Verbs):
             self._store.commit(context)
         except BaseException as exc:
             if tx is not None:
-                tx.abandon()
-            meaning = self._store.undo(context, exc)
-            if meaning is not exc:
-                raise meaning from exc
+                tx.is_over = True
+            known, cut_off = exc, None
+            for _ in TRIES:  # an interrupt may come in here as well, at the entry of any function
+                try:
+                    known = self._store.undo(context, exc)
+                    break
+                except BaseException as again:  # noqa: BLE001 - raised below, once the turn is another's
+                    cut_off = again
+            known = self._store.told(known, cut_off, context)
+            if known is not exc:
+                raise known from exc
             raise
 
     @contextmanager

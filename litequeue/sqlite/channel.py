@@ -19,6 +19,12 @@ from litequeue.sqlite.connection import Patience, abandon
 from litequeue.sqlite.line import NET_S, Line, Request
 from litequeue.sqlite.tripwire import Tripwire
 
+TRIES = range(5)
+"""How often the end of a turn is begun again after an interrupt in it: more than anybody's Ctrl-C, and not for ever.
+
+To be walked in the very frame that has caught an exception: a call is a place where an interrupt may come.
+"""
+
 
 class Channel:
     """A connection and its lock."""

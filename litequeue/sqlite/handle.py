@@ -179,6 +179,19 @@ class Handle:
             finally:
                 self._closer = None
 
+    def await_turns(self) -> None:
+        """Wait for the verb that writes just now; while `closing`, none follows it.
+
+        Raises:
+            QueueBusy: it takes longer than the time-out.
+        """
+        if self._is_closed or self._lost_reason is not None:
+            return
+        try:
+            self.writer.take(self.deadline())
+        finally:
+            self.writer.give()
+
     def close(self) -> None:
         """Close both connections; idempotent.
 

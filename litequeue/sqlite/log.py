@@ -21,7 +21,9 @@ from litequeue.sqlite.gate import Gate
 _AGAIN_PAGES = 1000
 """A checkpoint that did not make the log begin anew is tried again after so many more pages."""
 _READERS_S = 0.1
-"""How long a checkpoint waits for readers to end; all of the queue's own but a backup's are shorter."""
+"""How long a checkpoint waits for readers to end; most of the queue's own are shorter."""
+_MOST_READERS_S = 2.0
+"""The same for a long log: the more there is in it, the longer it may take, so that it is all the rarer."""
 _TOLD_AFTER_US = 10_000_000
 """A reader that has held the log for so long is told of, and again each time that this has doubled."""
 _log = logging.getLogger("litequeue")
@@ -82,7 +84,8 @@ class Log:
         try:
             self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_PASSIVE)
             if self._pages >= CHECKPOINT_PAGES + _AGAIN_PAGES and not self._is_held:
-                patience.deadline = time.monotonic() + _READERS_S
+                wait_s = _READERS_S * self._pages / (CHECKPOINT_PAGES + _AGAIN_PAGES)
+                patience.deadline = time.monotonic() + min(wait_s, _MOST_READERS_S)
                 self._checkpoint(connection, apsw.SQLITE_CHECKPOINT_RESTART)
         except apsw.Error as exc:
             _log.warning("a checkpoint of %s failed: %s", self._path, exc)

@@ -3,15 +3,15 @@
 Invariants (DESIGN §3): every write is `BEGIN IMMEDIATE`; one deadline covers the thread lock, the gate and SQLite's
 lock; an exception out of COMMIT tells the truth, also to the threads whose verbs were done in it (contract G11). Leaves
 out: the life of the connections (`handle`), the line of the threads (`line`), the write-ahead log (`log`), what the
-handle holds (`holdings`), the caller's own SQL (`guard`), and what is done inside a transaction.
+handle holds (`holdings`), the caller's own SQL (`guard`), reads (`snapshot`), and what is done inside a transaction.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Literal, TypeVar, cast
 
@@ -19,8 +19,9 @@ import apsw
 
 from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, StorageLost, UsageError
-from litequeue.sqlite import sharing, tail
+from litequeue.sqlite import sharing, snapshot, tail
 from litequeue.sqlite.bell import Bell
+from litequeue.sqlite.channel import TRIES
 from litequeue.sqlite.connection import pragma
 from litequeue.sqlite.context import Context, Stage, SyncNeeded
 from litequeue.sqlite.failures import meaning, translate
@@ -102,15 +103,37 @@ class Store:
                 sharing.do_others(context, self._writer.line, self.meaning)
             self.commit(context)
         except BaseException as exc:
-            if request is not None and context is None and self._writer.withdraw(request):
-                exc.add_note(_HAD_COMMITTED)
-            known = self.meaning(self.undo(context, exc))
-            if context is not None:
-                self.holdings.forget(context.dropped)
+            known, cut_off = exc, None
+            for _ in TRIES:  # an interrupt may come in here as well, at the entry of any function
+                try:
+                    known = self._withdrawn(context, request, exc)
+                    break
+                except BaseException as again:  # noqa: BLE001 - raised below, once the turn is another's
+                    cut_off = again
+            known = self.told(known, cut_off, context)
             if known is not exc:
                 raise known from exc
             raise
         return result
+
+    def _withdrawn(self, context: Context | None, request: Request | None, exc: BaseException) -> BaseException:
+        """End a verb that has raised, wherever it is done; return what is to be raised."""
+        if request is not None and context is None and self._writer.withdraw(request):
+            exc.add_note(_HAD_COMMITTED)
+        known = self.meaning(self.undo(context, exc))
+        if context is not None:
+            self.holdings.forget(context.dropped)
+        return known
+
+    def told(self, known: BaseException, cut_off: BaseException | None, context: Context | None) -> BaseException:
+        """Return what is to be raised when `undo` was cut off and done again; it says what became of the verb."""
+        if cut_off is None:
+            return known
+        if context is not None and context.stage is Stage.COMMITTED:
+            cut_off.add_note(_HAD_COMMITTED)
+        elif isinstance(known, OutcomeUnknown):
+            cut_off.add_note(str(known))
+        return cut_off
 
     def begin(self, *, durable: bool) -> Context:
         """Begin a write transaction that is not shared; `durable` ones are synced in the mode `enqueue` too.
@@ -203,74 +226,55 @@ class Store:
         commit gets a note that says so. `context` is `None` when `begin` has not returned one. Returns what is to be
         raised: `OutcomeUnknown` when the commit itself failed and may still come back (`tail`), `NotDone` when it is
         clear that it did not and the transaction was shared, the error of this package that says the same, or `exc`.
+
+        Where an interrupt cuts it off, call it again, up to `TRIES` times and in the very frame that has caught `exc`:
+        each time it goes on where it was, and `told` says what is to be raised then.
         """
         try:
-            is_mine = self._writer.is_mine()
-            context = self._context if context is None and is_mine else context
-            if context is not None and context.epoch != self._epoch:
-                return exc  # the fork's parent has the transaction, the locks and the connection
-            if context is not None and self._has_committed(context, exc):
-                if context.fate is NotDone:  # an interrupt before the files were looked at
-                    with contextlib.suppress(StorageLost):
-                        self._verify_committed(context)
-                self._remember(context)
-                if not isinstance(exc, LiteQueueError):
-                    exc.add_note(_HAD_COMMITTED)
-                return exc
-            if context is not None:
-                context.void_leases()
-            was_open = is_mine and self._roll_back()
-            is_committing = context is not None and context.stage is Stage.COMMITTING and not was_open
-            if context is not None and is_committing and isinstance(exc, apsw.Error):
-                self._synchronous = ""
-                self._may_come_back = not tail.is_dead(context.connection, self.place.path)
-                if self._may_come_back:
-                    unknown = f"the commit to {self.place.path} failed ({exc}): it may or may not survive"
-                    context.fate = partial(OutcomeUnknown, unknown)
-                    return OutcomeUnknown(unknown)
-            if context is not None and context.shared and isinstance(exc, Exception):
-                return NotDone()
-            return self.translated(exc)
-        finally:
-            try:
+            known = self._fate(context, exc)
+        except BaseException:
+            if not self._is_open():  # else the turn is kept until what is open has been rolled back
                 self._end()
-            except BaseException:  # an interrupt at its very door
-                self._end()
-                raise
+            raise
+        self._end()
+        return known
+
+    def _fate(self, context: Context | None, exc: BaseException) -> BaseException:
+        """Roll back what was not committed, and tell what `exc` means."""
+        is_mine = self._writer.is_mine()
+        context = self._context if context is None and is_mine else context
+        if context is not None and context.epoch != self._epoch:
+            return exc  # the fork's parent has the transaction, the locks and the connection
+        if context is not None and self._has_committed(context, exc):
+            if context.fate is NotDone:  # an interrupt before the files were looked at
+                with contextlib.suppress(StorageLost):
+                    self._verify_committed(context)
+            self._remember(context)
+            if not isinstance(exc, LiteQueueError):
+                exc.add_note(_HAD_COMMITTED)
+            return exc
+        if context is not None:
+            context.void_leases()
+        was_open = is_mine and self._roll_back()
+        is_committing = context is not None and context.stage is Stage.COMMITTING and is_mine and not was_open
+        if context is not None and is_committing and isinstance(exc, apsw.Error):
+            self._synchronous = ""
+            self._may_come_back = not tail.is_dead(context.connection, self.place.path)
+            if self._may_come_back:
+                unknown = f"the commit to {self.place.path} failed ({exc}): it may or may not survive"
+                context.fate = partial(OutcomeUnknown, unknown)
+                return OutcomeUnknown(unknown)
+        if context is not None and context.shared and isinstance(exc, Exception):
+            return NotDone()
+        return self.translated(exc)
 
     # --- reading
 
-    @contextmanager
-    def read(self) -> Iterator[Reader]:
-        """Open a snapshot on the connection that reads; it waits for no writer.
-
-        Raises:
-            QueueBusy: another thread reads for longer than `busy_timeout`.
-            QueueClosed, StorageLost: the handle is of no more use.
-        """
-        deadline = self._handle.deadline()
+    def read(self) -> AbstractContextManager[Reader]:
+        """Open a snapshot on the connection that reads; see `snapshot.opened`."""
         self._reader.refuse_inside()
         self._decide()
-        try:
-            self._reader.take(deadline)
-            connection = self._handle.ready(self._reader, deadline)
-            self._reader.patience.deadline = deadline
-            cursor = self._reader.cursor(connection)
-            cursor.execute("BEGIN")
-            yield self._reader.agreement.reader(connection, cursor, self.clock)
-            cursor.execute("COMMIT")
-            self._handle.verify(self._reader, AFTER_COMMIT)
-        except Exception as exc:
-            known = self.meaning(exc)
-            if known is not exc:
-                raise known from exc
-            raise
-        finally:
-            try:
-                self._end_read()
-            except BaseException:  # an interrupt at its very door
-                self._end_read()
-                raise
+        return snapshot.opened(self._handle, self.clock)
 
     def is_mine(self) -> bool:
         """Whether this thread has the write transaction open just now."""
@@ -335,6 +339,7 @@ class Store:
         if self._handle.is_closing_here():  # a signal handler inside this thread's own close
             return
         with self._handle.closing():
+            self._handle.await_turns()  # what a verb that is at work now leases is held then
             if release and self._handle.is_usable and self.holdings:
                 try:
                     # Alone: what another thread leases in this transaction, after this, would stay leased.
@@ -387,10 +392,15 @@ class Store:
         """Undo what is open on the connection that writes; tell whether anything was."""
         self._writer.drop_cursor()
         connection = self._writer.connection
-        if connection is None or not connection.in_transaction:
+        if connection is None or not self._is_open():
             return False
         connection.execute("ROLLBACK")
         return True
+
+    def _is_open(self) -> bool:
+        """Whether this thread has begun a transaction that has not ended."""
+        connection = self._writer.connection
+        return self._writer.is_mine() and connection is not None and connection.in_transaction
 
     def _end(self) -> None:
         """Let the next one in, whatever happened; an interrupted end is simply ended again."""
@@ -402,14 +412,6 @@ class Store:
             self.holdings.ended()
             self._gate.leave()
             self._writer.give()
-
-    def _end_read(self) -> None:
-        if self._reader.is_mine():
-            connection = self._reader.connection
-            if connection is not None and connection.in_transaction:
-                self._reader.drop_cursor()
-                connection.execute("ROLLBACK")
-            self._reader.give()
 
     def _equip(self, connection: apsw.Connection) -> None:
         connection.set_authorizer(self.guard.authorize)

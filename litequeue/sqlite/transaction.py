@@ -42,7 +42,8 @@ class Transaction(Verbs):
         self._context = context
         self._holder = holder
         self._rhythm = rhythm
-        self._is_over = False
+        self.is_over = False
+        """Whether the `with` block has ended: no verb works from then on."""
         self._given_up: str | None = None
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[SQLValue, ...]]:
@@ -116,13 +117,9 @@ class Transaction(Verbs):
         Raises:
             UsageError: SQLite has rolled the transaction back, and the block went on all the same.
         """
-        self._is_over = True
+        self.is_over = True
         if self._given_up is not None:
             raise UsageError(self._given_up)
-
-    def abandon(self) -> None:
-        """End the `with` block by an exception."""
-        self._is_over = True
 
     def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:  # noqa: ARG002 - the transaction is durable
         return self._run(work, self._store.meaning)
@@ -169,7 +166,7 @@ class Transaction(Verbs):
         return self._do(work, durable=False)
 
     def _live(self) -> Context:
-        if self._is_over:
+        if self.is_over:
             raise UsageError("this transaction is over")
         if not self._store.is_mine():
             raise UsageError("a transaction belongs to the thread that opened it")

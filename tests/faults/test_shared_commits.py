@@ -455,3 +455,28 @@ def test_what_is_leased_while_the_handle_closes_is_given_back(tmp_path: Path, mo
     assert isinstance(_raised(late), QueueClosed)
     with litequeue.open(tmp_path / "app.queue") as other:
         assert other.stats().counts[JobState.PENDING] == 2
+
+
+def test_the_first_lease_of_a_handle_that_closes_meanwhile_is_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A close that begins while the handle holds nothing yet waits for the verb that is at work (§4)."""
+    has_begun, may_end = threading.Event(), threading.Event()
+    queue = litequeue.open(tmp_path / "app.queue")
+    queue.enqueue("work")
+
+    def lease() -> None:
+        with queue.transaction() as tx:
+            tx.lease_next()
+            has_begun.set()
+            assert may_end.wait(PATIENCE_S)
+
+    line = InLine(queue, monkeypatch)
+    first = line.start(lease)
+    assert has_begun.wait(PATIENCE_S)
+    close = line.let_stand(queue.close)
+    may_end.set()
+    assert _raised(first) is None
+    assert _raised(close) is None
+    with litequeue.open(tmp_path / "app.queue") as other:
+        assert other.stats().counts[JobState.PENDING] == 1
