@@ -23,7 +23,7 @@ from benching.subject import SORTS
 from benching.summary import Row, Spread
 
 _OURS, _FLOOR = "ours", "bare"
-_COLOURS = {_OURS: "#1f5fa8", _FLOOR: "#8c8c8c", "stock": "#d98324"}
+_COLOURS = {_OURS: "#1f5fa8", _FLOOR: "#8c8c8c", "stock": "#d98324", "statements": "#7fa8d0"}
 _PEER = "#b7c3cf"
 _STYLE = {
     "svg.fonttype": "none",

@@ -151,6 +151,7 @@ class Verbs(Workload):
     """A task of this module at each payload and durability."""
 
     main = "us"
+    subjects = ("ours", "bare", "statements")
 
     def __init__(self, task: str, name: str, title: str, jobs: dict[str, int], *, is_timed_singly: bool) -> None:
         self.name = name
