@@ -76,7 +76,6 @@ class Context(Reader):
         "settled",
         "shared",
         "stage",
-        "tails",
     )
 
     def __init__(  # noqa: PLR0917 - only the store makes one, in this order
@@ -123,8 +122,6 @@ class Context(Reader):
         self.dead_letters: list[DeadLetter] = []
         self.rings = False
         """Whether this made work ready, so that waiting processes are to hear of it once this has committed."""
-        self.tails: dict[tuple[str, int], int] = {}
-        """The latest `created_at` that was given here, by scope and priority: no later one is the same."""
         self.shared: list[Request] = []
         """Verbs of other threads that are done here too."""
         self.fate: Callable[[], Exception] | None = NotDone

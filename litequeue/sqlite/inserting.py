@@ -50,14 +50,9 @@ class Encoded(NamedTuple):
 
 
 def next_created_at(context: Context, scope: str, priority: int) -> int:
-    """Return a time later than that of every pending job of its line, and of every job that this transaction has made.
-
-    One of those may have been leased in it, and has to go first if it comes back (contract G4).
-    """
-    found = context.one(SQL.tail, scope, priority)
-    made = context.tails.get((scope, priority), -1)
-    created_at = context.tails[scope, priority] = max(context.now, 1 + made, -1 if found is None else 1 + found[0])
-    return created_at
+    """Return `max(now, 1 + the last pending one's)`: one seek for each scope and priority."""
+    last = context.one(SQL.tail, scope, priority)
+    return context.now if last is None else max(context.now, 1 + last[0])
 
 
 def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
@@ -72,7 +67,7 @@ def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
         raise SyncNeeded
     now = context.now
     enqueued = codec.encode_event(now, Transition.ENQUEUED)
-    begun: set[tuple[str, int]] = set()
+    tails: dict[tuple[str, int], int] = {}
     jobs = []
     bodies = []
     gated = []
@@ -86,9 +81,8 @@ def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
         else:
             gated.append((scope, gate))
         place = (scope, priority)
-        created_at = context.tails[place] + 1 if place in begun else next_created_at(context, scope, priority)
-        context.tails[place] = created_at
-        begun.add(place)
+        created_at = tails.get(place) or next_created_at(context, scope, priority)
+        tails[place] = created_at + 1
         raw_id = job_id.int.to_bytes(16)
         expires_at = None if expires_us is None else now + expires_us
         jobs.append((scope, state, priority, created_at, raw_id, kind, max_attempts, gate, expires_at, key, enqueued))

@@ -165,14 +165,3 @@ def test_a_delayed_job_is_ordered_by_its_enqueueing_not_by_its_due_time(queue: Q
     queue.enqueue("work", "ready at once")
     clock.advance(30)
     assert one_by_one(queue) == ["due last", "due first", "ready at once"]
-
-
-def test_a_job_that_was_leased_in_the_transaction_that_made_it_stays_ahead_of_the_next(queue: Queue) -> None:
-    """Two jobs of one line never have one time, though the first is not pending when the second is made (G4)."""
-    with queue.transaction() as tx:
-        elder = tx.enqueue("work", job_id="ffffffff-0000-7000-8000-000000000000").job_id
-        lease = tx.lease_next()
-        assert lease is not None
-        younger = tx.enqueue("work", job_id="00000000-0000-7000-8000-000000000000").job_id
-    lease.release()
-    assert [leased.job_id for leased in queue.lease_many(2)] == [elder, younger]

@@ -37,6 +37,7 @@ from tests.model.records import (
     Token,
     Trigger,
     Wish,
+    is_unnamed,
     matches,
     microseconds,
     scope_key,
@@ -159,10 +160,10 @@ class Model:
         return job
 
     def _next_created(self, scope: Scope, priority: int) -> tuple[int, int]:
-        """Later than every pending job of this place; one made at the same time may be of the same transaction (G4)."""
+        """Later than every pending job of this place; a job of the same call may count as one (G4)."""
         place = [job for job in self.jobs.values() if (job.scope, job.priority) == (scope, priority)]
         least = max((job.created[0] for job in place if job.state is PENDING), default=-1)
-        fresh = [job.created[1] for job in place if job.state is PENDING or job.created[1] >= self.now]
+        fresh = [job.created[1] for job in place if job.state is PENDING or is_unnamed(job.job_id)]
         return max(self.now, least + 1), max([self.now, *(last + 1 for last in fresh)])
 
     # --- lease: V3
