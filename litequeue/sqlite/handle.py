@@ -159,11 +159,7 @@ class Handle:
             StorageLost: they are not; the handle is of no more use.
         """
         if channel.tripwire.is_tripped(parts):
-            raise self.lost(committed=committed)
-
-    def lost(self, *, committed: bool = False) -> StorageLost:
-        """Give the handle up, as its file is not the one at the path any more; return what says so."""
-        return self._lost("was replaced or removed underneath", committed=committed)
+            raise self._lost("was replaced or removed underneath", committed=committed)
 
     def is_closing_here(self) -> bool:
         """Whether this very thread is closing the handle just now."""

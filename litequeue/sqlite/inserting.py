@@ -84,7 +84,7 @@ def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
         created_at = tails.get(place) or next_created_at(context, scope, priority)
         tails[place] = created_at + 1
         raw_id = job_id.int.to_bytes(16)
-        expires_at = None if expires_us is None else now + expires_us
+        expires_at = None if expires_us is None else job.expires_at(now)
         jobs.append((scope, state, priority, created_at, raw_id, kind, max_attempts, gate, expires_at, key, enqueued))
         bodies.append((raw_id, scope, priority, created_at, payload))
     if gated:

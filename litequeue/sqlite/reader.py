@@ -44,7 +44,7 @@ class Reader:
 
     def one(self, statement: str, *values: SQLiteValue) -> Values | None:
         """Run a statement that has at most one row, and return that row."""
-        rows = self.cursor.execute(statement, values).fetchall()
+        rows = self.all(statement, *values)
         return rows[0] if rows else None
 
     def all(self, statement: str, *values: SQLiteValue) -> list[Values]:

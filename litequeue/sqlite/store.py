@@ -52,7 +52,7 @@ class Store:
         self.place = place
         self.clock = clock
         self.holdings = Holdings(place)
-        self._log = Log(place.path, clock)
+        self.log = Log(place.path, clock)
         self._bell = Bell(place)
         self._durability = durability
         self._room = Room(place.folder)
@@ -166,8 +166,7 @@ class Store:
         except apsw.BusyError as exc:
             waited = f"{self._handle.timeout_s:g} s"
             raise QueueBusy(f"the write lock of {self.place.path} was not had within {waited}") from exc
-        if writer.tripwire.is_tripped(ALL_FILES):
-            raise self._handle.lost()
+        self._handle.verify(writer, ALL_FILES)
         agreement = writer.agreement
         try:
             agreement.refresh(connection, cursor)
@@ -200,7 +199,7 @@ class Store:
         """
         if context.epoch != self._epoch:
             raise UsageError("this process was forked inside this transaction: only its parent can end it")
-        self._log.expect_commit()  # first: an interrupt in it must not find the commit of before
+        self.log.expect_commit()  # first: an interrupt in it must not find the commit of before
         context.stage = Stage.COMMITTING
         context.cursor.execute("COMMIT")
         context.stage = Stage.COMMITTED
@@ -208,7 +207,7 @@ class Store:
         self._verify_committed(context)
         self._writer.agreement.committed(context.connection, context.settings)
         self._remember(context)
-        self._log.copy_back_if_due(context.connection, self._writer.patience, self._gate)
+        self.log.copy_back_if_due(context.connection, self._writer.patience, self._gate)
         self._end()
         for letter in context.dead_letters:
             _log.warning(
@@ -307,18 +306,13 @@ class Store:
             self._handle.enter_gate(deadline)
             try:
                 self._handle.verify(self._writer, ALL_FILES)
-                return self._log.copy_back(connection, self._writer.patience, self._gate, truncate_bytes)
+                return self.log.copy_back(connection, self._writer.patience, self._gate, truncate_bytes)
             except apsw.Error as exc:
                 raise self.meaning(exc) from exc
             finally:
                 self._gate.leave()
         finally:
             self._end()
-
-    @property
-    def log(self) -> Log:
-        """The write-ahead log, as far as this handle knows it."""
-        return self._log
 
     # --- the end
 
@@ -357,7 +351,7 @@ class Store:
     def _has_committed(self, context: Context, exc: BaseException) -> bool:
         """Tell whether the commit has happened: the hook has seen it, or COMMIT ended without an error of its own."""
         if context.stage is Stage.COMMITTING:
-            return self._log.has_commit or not (isinstance(exc, apsw.Error) or context.connection.in_transaction)
+            return self.log.has_commit or not (isinstance(exc, apsw.Error) or context.connection.in_transaction)
         return context.stage is Stage.COMMITTED
 
     def _decide(self) -> None:
@@ -375,10 +369,11 @@ class Store:
         Raises:
             StorageLost: it is not; nobody whose verb is in it may be told that it is done.
         """
-        if self._writer.tripwire.is_tripped(AFTER_COMMIT):
-            lost = self._handle.lost(committed=True)
-            context.fate = partial(StorageLost, str(lost), committed=True)
-            raise lost
+        try:
+            self._handle.verify(self._writer, AFTER_COMMIT, committed=True)
+        except StorageLost as exc:
+            context.fate = partial(StorageLost, str(exc), committed=True)
+            raise
         context.fate = None
 
     def _remember(self, context: Context) -> None:
@@ -415,7 +410,7 @@ class Store:
 
     def _equip(self, connection: apsw.Connection) -> None:
         connection.set_authorizer(self.guard.authorize)
-        self._log.watch(connection)
+        self.log.watch(connection)
         self._synchronous = _FULL
 
     def _start_afresh(self, is_open: bool) -> None:

@@ -28,7 +28,7 @@ from litequeue import (
     QueueFull,
     StorageLost,
 )
-from litequeue.sqlite import tail
+from litequeue.sqlite import sharing, tail
 from litequeue.sqlite.line import Line, Request
 from litequeue.sqlite.log import Log
 
@@ -200,6 +200,21 @@ def test_leases_of_one_commit_are_of_different_jobs(
     assert commits.count - before == 1
     assert sorted(str(lease.payload) for lease in leases if isinstance(lease, litequeue.Lease)) == ["1", "2"]
     assert len(queue._store.holdings.leases) == 3
+
+
+@pytest.mark.parametrize("bound", ["how many", "how long"])
+def test_one_transaction_does_not_take_all_that_come(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, commits: Commits, bound: str
+) -> None:
+    """Its own thread waits for them: it takes so many, and none after so long (G10)."""
+    if bound == "how many":
+        monkeypatch.setattr(sharing, "_MOST", 1)
+    else:
+        monkeypatch.setattr(sharing, "_LONGEST_S", 0.0)
+    with InLine(queue, monkeypatch) as line:
+        futures = [line.let_stand(lambda: queue.enqueue("work")) for _ in range(6)]
+    assert [_raised(future) for future in futures] == [None] * 6
+    assert commits.count == 3, "two in each"
 
 
 # --- one's trouble is nobody else's

@@ -208,11 +208,11 @@ def test_an_answer_about_a_job_that_another_handle_has_not_synced_waits_for_the_
     with litequeue.open(path, durability="normal") as lax, litequeue.open(path, durability=durability) as queue:
         job_id = lax.enqueue("work", idempotency_key="k").job_id
         for named in (NewJob("work", idempotency_key="k"), NewJob("work", job_id=job_id)):
-            queue._store._log.expect_commit()
+            queue._store.log.expect_commit()
             if how == "verb":
                 (answer,) = queue.enqueue_many([named])
             else:
                 with queue.transaction() as tx:
                     (answer,) = tx.enqueue_many([named])
             assert (answer.job_id, answer.created) == (job_id, False)
-            assert queue._store._log.has_commit == (durability != "normal"), "a commit that SQLite syncs"
+            assert queue._store.log.has_commit == (durability != "normal"), "a commit that SQLite syncs"

@@ -160,7 +160,7 @@ class _Counter:
     """Counts what a handle does."""
 
     def __init__(self, queue: Queue, disk: Disk) -> None:
-        self._log = queue._store._log
+        self._log = queue._store.log
         self._disk = disk
         self._channels = (queue._store._writer, queue._store._reader)
         self._connections: list[apsw.Connection] = []

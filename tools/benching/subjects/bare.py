@@ -57,7 +57,11 @@ class Subject:
 
     def open(self, folder: str, durability: str) -> None:
         """Open the file, with as little as is needed."""
-        self._connection = apsw.Connection(str(Path(folder, "bare.db")))
+        self._connect(Path(folder, "bare.db"), durability)
+        self._execute(_SCHEMA)
+
+    def _connect(self, path: Path, durability: str) -> None:
+        self._connection = apsw.Connection(str(path))
         self._connection.set_busy_timeout(_BUSY_MS)
         self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # or a rebound statement is prepared again
         synchronous = "FULL" if durability == "full" else "NORMAL"
@@ -68,7 +72,6 @@ class Subject:
             f"wal_autocheckpoint = {_CHECKPOINT_PAGES}",
         ):
             self._connection.execute(f"PRAGMA {setting}").fetchall()
-        self._connection.execute(_SCHEMA)
         cursor = self._connection.cursor()
         self._execute = cursor.execute
         self._executemany = cursor.executemany

@@ -13,23 +13,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import apsw
-
 import litequeue
 from benching.subject import Unsupported
-from litequeue.sqlite.connection import CHECKPOINT_PAGES
+from benching.subjects import bare
 from litequeue.sqlite.statements import SQL
 
 _SCOPE, _WORKER, _EVENT = "default", "worker", b"\x92\xcf" + bytes(9)
 _FAR = 10**16
-_BUSY_MS = 10_000
 _GENERATION = 9
 """The place of the lease generation in a row; the payload comes last."""
 
 Row = tuple[Any, ...]
 
 
-class Subject:
+class Subject(bare.Subject):
     """The statements."""
 
     name = "statements"
@@ -38,21 +35,7 @@ class Subject:
         """Let the package make the file, and open it without the package."""
         path = Path(folder, "app.queue")
         litequeue.open(path).close()
-        self._connection = apsw.Connection(str(path))
-        self._connection.set_busy_timeout(_BUSY_MS)
-        self._connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
-        synchronous = "FULL" if durability == "full" else "NORMAL"
-        for setting in (f"synchronous = {synchronous}", f"wal_autocheckpoint = {CHECKPOINT_PAGES}"):
-            self._connection.execute(f"PRAGMA {setting}").fetchall()
-        cursor = self._connection.cursor()
-        self._execute = cursor.execute
-        self._executemany = cursor.executemany
-
-    def pragmas(self) -> dict[str, object]:
-        """Ask the connection that did the work."""
-        asked = ("page_size", "journal_mode", "synchronous")
-        told = {name: self._connection.execute(f"PRAGMA {name}").fetchall()[0][0] for name in asked}
-        return {**told, "sqlite": apsw.sqlite_lib_version()}
+        self._connect(path, durability)
 
     def enqueue(self, payload: bytes) -> None:
         """Look at the end of the line, and add a job and its body."""
@@ -121,11 +104,3 @@ class Subject:
     def look(self) -> None:
         """Leave reads to the package."""
         raise Unsupported("the package itself is measured")
-
-    def wait(self, timeout: float) -> bool:  # noqa: ARG002 - the interface
-        """Nothing tells it."""
-        raise Unsupported("nothing tells it of work")
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
