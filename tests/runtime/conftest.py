@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import litequeue
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from litequeue import Queue
+    from litequeue.testing import FakeClock
     from tests.faults import children
 else:  # the folders of the tests are no packages
     _place = Path(__file__).parent.parent / "faults" / "children.py"
@@ -25,6 +29,13 @@ else:  # the folders of the tests are no packages
 def path(tmp_path: Path) -> Path:
     """Give the path of a queue file that does not exist yet."""
     return tmp_path / "app.queue"
+
+
+@pytest.fixture
+def queue(path: Path, clock: FakeClock) -> Iterator[Queue]:
+    """Give a handle on a fresh queue."""
+    with litequeue.open(path, durability="normal", clock=clock) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -21,27 +22,12 @@ from litequeue.sqlite.connection import CHECKPOINT_PAGES, PAGE_BYTES
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from litequeue import Queue
     from tests.faults.children import Children, Parent
 
 MIB = 2**20
 FRAME_BYTES = PAGE_BYTES + 24
 DAY_S = 86_400
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    """Give the clock of the handle."""
-    return FakeClock()
-
-
-@pytest.fixture
-def queue(path: Path, clock: FakeClock) -> Iterator[Queue]:
-    """Give a handle on a fresh queue."""
-    with litequeue.open(path, durability="normal", clock=clock) as opened:
-        yield opened
 
 
 def _drain(queue: Queue, jobs: int, payload_bytes: int = 1000) -> None:
@@ -297,3 +283,20 @@ def test_readers_that_follow_each_other_closely_do_not_let_the_log_grow(
     assert relay.snapshots > 20
     assert _wal_bytes(queue) < 3 * commits * FRAME_BYTES / 6, "of all that was written"
     assert _wal_bytes(queue) < 1000 * FRAME_BYTES
+
+
+@pytest.mark.parametrize(("pages", "wait_s"), [(5_000, 0.1), (20_000, 0.4), (1_000_000, 2.0)])
+def test_a_longer_log_waits_longer_for_its_readers(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, pages: int, wait_s: float
+) -> None:
+    """Readers of some tenths of a second that overlap would keep it growing, though none of them stays."""
+    store = queue._store
+    connection, patience = store._writer.connection, store._writer.patience
+    assert connection is not None
+    waits: dict[int, float] = {}
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(store.log, "_checkpoint", lambda _, mode: waits.__setitem__(mode, patience.deadline - now))
+    store.log._pages = pages
+    store.log.copy_back_if_due(connection, patience, store._gate)
+    assert waits == pytest.approx({apsw.SQLITE_CHECKPOINT_PASSIVE: 0.0, apsw.SQLITE_CHECKPOINT_RESTART: wait_s})

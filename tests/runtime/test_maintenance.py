@@ -20,19 +20,6 @@ if TYPE_CHECKING:
     from litequeue import Queue
 
 
-@pytest.fixture
-def clock() -> FakeClock:
-    """Give the clock of the handle."""
-    return FakeClock()
-
-
-@pytest.fixture
-def queue(path: Path, clock: FakeClock) -> Iterator[Queue]:
-    """Give a handle on a fresh queue."""
-    with litequeue.open(path, durability="normal", clock=clock) as opened:
-        yield opened
-
-
 def test_a_pass_does_all_that_is_due_in_every_scope_and_reports_it(queue: Queue, clock: FakeClock) -> None:
     """Reaped, promoted, expired and pruned are counted, and the write-ahead log is copied back (V11)."""
     for scope in ("one", "two"):

@@ -197,38 +197,31 @@ def test_a_ring_for_others_costs_one_look_and_no_write(
     assert waiting.answer() is True
 
 
-def test_who_is_rung_for_others_again_and_again_rests(
-    make_queue: MakeQueue, asleep: Asleep, start_waiting: StartWaiting, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("soon_s", "expected"),
+    [(FAR_S, [0.001, 0.002, 0.004, 0.008, 0.016, 0.016, 0.016]), (0.0, [])],
+    ids=["again and again", "now and then"],
+)
+def test_who_is_rung_for_others_rests_when_there_are_many(
+    make_queue: MakeQueue,
+    asleep: Asleep,
+    start_waiting: StartWaiting,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    soon_s: float,
+    expected: list[float],
 ) -> None:
     """Each rest is twice the one before, up to a bound; it does not keep one's own work away (DESIGN §4)."""
     rests: list[float] = []
     monkeypatch.setattr(Listener, "rest", lambda _, seconds: rests.append(seconds))
-    monkeypatch.setattr(arrivals, "_SOON_S", FAR_S)  # however slow the machine is
+    monkeypatch.setattr(arrivals, "_SOON_S", soon_s)  # however slow the machine is
     waiter, enqueuer = make_queue(), make_queue()
     waiting = start_waiting(lambda: waiter.wait(FAR_S, ["mine"]))
     asleep.wait()
     for _ in range(8):
         enqueuer.enqueue("others")
         asleep.wait()
-    assert rests == [0.001, 0.002, 0.004, 0.008, 0.016, 0.016, 0.016]
-    enqueuer.enqueue("mine")
-    assert waiting.answer() is True
-
-
-def test_rings_that_come_now_and_then_are_followed_at_once(
-    make_queue: MakeQueue, asleep: Asleep, start_waiting: StartWaiting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only many of them are a burden (DESIGN §4)."""
-    rests: list[float] = []
-    monkeypatch.setattr(Listener, "rest", lambda _, seconds: rests.append(seconds))
-    monkeypatch.setattr(arrivals, "_SOON_S", 0.0)
-    waiter, enqueuer = make_queue(), make_queue()
-    waiting = start_waiting(lambda: waiter.wait(FAR_S, ["mine"]))
-    asleep.wait()
-    for _ in range(4):
-        enqueuer.enqueue("others")
-        asleep.wait()
-    assert rests == []
+    assert rests == expected
     enqueuer.enqueue("mine")
     assert waiting.answer() is True
 
