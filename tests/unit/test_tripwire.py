@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -42,6 +43,16 @@ def path(tmp_path: Path) -> Path:
     return file
 
 
+@contextmanager
+def _armed(path: Path) -> Iterator[Tripwire]:
+    """Arm a wire on the three files, while all is as it was."""
+    wire = Tripwire(str(path))
+    wire.arm()
+    assert not wire.is_tripped()
+    yield wire
+    wire.disarm()
+
+
 @pytest.fixture(params=["told", "not told"])
 def wire(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tripwire]:
     """Give a wire that is armed on the three files, where the kernel tells of their folder, and where it does not."""
@@ -49,11 +60,8 @@ def wire(path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(FOLDERS, "watch", lambda _: None)
     elif sys.platform != "linux":
         pytest.skip("only Linux tells")
-    armed = Tripwire(str(path))
-    armed.arm()
-    assert not armed.is_tripped()
-    yield armed
-    armed.disarm()
+    with _armed(path) as wire:
+        yield wire
 
 
 def beside(path: Path, suffix: str) -> Path:
@@ -193,11 +201,8 @@ def told(path: Path) -> Iterator[Tripwire]:
     """Give a wire on files whose folder the kernel tells of, when all is as it was."""
     if sys.platform != "linux":
         pytest.skip("only Linux tells")
-    armed = Tripwire(str(path))
-    armed.arm()
-    assert not armed.is_tripped()
-    yield armed
-    armed.disarm()
+    with _armed(path) as wire:
+        yield wire
 
 
 def test_while_nothing_happens_in_the_folder_nobody_looks_at_the_files(
