@@ -17,9 +17,16 @@ from litequeue.errors import UsageError
 MAX_TEXT_CHARS = 255
 MAX_PRIORITY = 255
 MAX_COUNT = 1_000_000
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+"""The units in which people write durations."""
 MAX_DURATION_S = 3_153_600_000
 """A hundred years: far beyond use, and no sum with a wall clock overflows SQLite's integer."""
-RESERVED_SCOPE_PREFIX = "litequeue:"
+MAX_SCHEDULE_CHARS = 200
+"""Of the name of a schedule: a key that has it in it has a boundary too."""
+MAX_OUTBOX_CHARS = 200
+"""Of the name of an outbox: its scope has it in it."""
+RESERVED_PREFIX = "litequeue:"
+"""Of scopes and idempotency keys: such ones are the queue's own."""
 
 _UNSTORABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,16 +49,74 @@ def text(argument: str, value: object) -> str:
     raise UsageError.of(argument, value, _TEXT_BOUNDS)
 
 
+def kind(value: object) -> str:
+    """Check a kind, or a filter of kinds.
+
+    Raises:
+        UsageError: not a name; of a task, it says how that is enqueued, and where its kind is.
+    """
+    if not isinstance(value, str) and hasattr(value, "new_job"):
+        name = getattr(value, "__name__", "task")
+        hint = f"to enqueue a task: {name}.enqueue(q, …), and its kind is {name}.kind"
+        raise UsageError.of("kind", value, "text", hint)
+    return text("kind", value)
+
+
+class OwnScope(str):
+    """The name of a scope that is the queue's own: a caller's text, though it be the same, does not name it."""
+
+    __slots__ = ()
+
+
 def scope_name(value: object) -> str:
     """Check the name of a scope; names beginning `litequeue:` are reserved.
 
     Raises:
         UsageError: not a name, or a reserved one.
     """
+    if isinstance(value, OwnScope):
+        return str(value)
     name = text("scope", value)
-    if name.startswith(RESERVED_SCOPE_PREFIX):
-        bounds = f"a name that does not begin with the reserved {RESERVED_SCOPE_PREFIX!r}"
+    if name.startswith(RESERVED_PREFIX):
+        bounds = f"a name that does not begin with the reserved {RESERVED_PREFIX!r}"
         raise UsageError.of("scope", name, bounds)
+    return name
+
+
+def idempotency_key(value: object) -> str:
+    """Check the key of a new job; keys beginning `litequeue:` are reserved.
+
+    Raises:
+        UsageError: not a name, or a reserved one.
+    """
+    key = text("idempotency_key", value)
+    if key.startswith(RESERVED_PREFIX):
+        bounds = f"a key that does not begin with the reserved {RESERVED_PREFIX!r}"
+        raise UsageError.of("idempotency_key", key, bounds)
+    return key
+
+
+def schedule_name(value: object) -> str:
+    """Check the name of a schedule.
+
+    Raises:
+        UsageError: not a name, or longer than a key has room for.
+    """
+    name = text("name", value)
+    if len(name) > MAX_SCHEDULE_CHARS:
+        raise UsageError.of("name", name, f"1 to {MAX_SCHEDULE_CHARS} characters")
+    return name
+
+
+def outbox_name(value: object) -> str:
+    """Check the name of an outbox.
+
+    Raises:
+        UsageError: not a name, or longer than a scope has room for.
+    """
+    name = text("name", value)
+    if len(name) > MAX_OUTBOX_CHARS:
+        raise UsageError.of("name", name, f"1 to {MAX_OUTBOX_CHARS} characters")
     return name
 
 
@@ -103,7 +168,8 @@ def job_id(argument: str, value: object) -> UUID:
             return UUID(value)
         except ValueError:
             pass
-    raise UsageError.of(argument, value, "a UUID or the text of one")
+    hint = "give its .job_id" if hasattr(value, "job_id") else ""
+    raise UsageError.of(argument, value, "a UUID or the text of one", hint)
 
 
 def timeout_s(argument: str, value: object) -> float:

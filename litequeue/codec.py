@@ -9,7 +9,7 @@ Leaves out: the size limit, which is a setting and so is checked inside the tran
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -18,6 +18,23 @@ import msgpack
 
 from litequeue.errors import PayloadError, RecordError
 from litequeue.model import Decoder, Event, Transition
+
+
+class Arguments(list[object]):
+    """A list of the arguments of a call, which have names for the message that says which of them cannot be stored.
+
+    It is stored as the list, and travels to another process as one. `named` is only called for the message.
+    """
+
+    __slots__ = ("named",)
+
+    def __init__(self, items: Iterable[object], named: Callable[[], Mapping[str, object]]) -> None:
+        super().__init__(items)
+        self.named = named
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return list, (list(self),)
+
 
 VERSION = 1
 MAX_DETAIL_BYTES = 256
@@ -66,23 +83,23 @@ def unreadable(encoded: bytes | None) -> str | None:
     return None
 
 
-def decode(encoded: bytes, job_id: UUID) -> object:
-    """Decode a stored payload or result.
+def decode(encoded: bytes, owner: UUID | str) -> object:
+    """Decode a stored payload or result; `owner` is the job's id, or what else it belongs to, in words.
 
     Raises:
         RecordError: an unknown version, or bytes that are not one whole msgpack value.
     """
     reason = unreadable(encoded)
     if reason is not None:
-        raise RecordError(f"job {job_id}: {reason}", job_id=job_id)
+        raise _record_error(owner, reason)
     body = memoryview(encoded)[1:]
     try:
         return msgpack.unpackb(body, timestamp=3, strict_map_key=False)
     except Exception:  # noqa: BLE001 - msgpack raises many sorts; the careful way decides which of them are final
-        return _decode_carefully(body, job_id)
+        return _decode_carefully(body, owner)
 
 
-def _decode_carefully(body: memoryview, job_id: UUID) -> object:
+def _decode_carefully(body: memoryview, owner: UUID | str) -> object:
     """Decode what the fast way refuses: tuples as keys, and timestamps beyond the years of `datetime`."""
     try:
         try:
@@ -90,8 +107,13 @@ def _decode_carefully(body: memoryview, job_id: UUID) -> object:
         except (ValueError, OverflowError):
             return msgpack.unpackb(body, timestamp=0, strict_map_key=False, object_pairs_hook=_hashable_keys)
     except Exception as exc:
-        reason = str(exc) or type(exc).__name__
-        raise RecordError(f"job {job_id}: its payload cannot be decoded: {reason}", job_id=job_id) from exc
+        raise _record_error(owner, f"its payload cannot be decoded: {str(exc) or type(exc).__name__}") from exc
+
+
+def _record_error(owner: UUID | str, reason: str) -> RecordError:
+    if isinstance(owner, UUID):
+        return RecordError(f"job {owner}: {reason}", job_id=owner)
+    return RecordError(f"{owner}: {reason}")
 
 
 def encode_event(at: int, transition: Transition, detail: str = "") -> bytes:
@@ -232,6 +254,8 @@ def _culprit_if_any(whole: object) -> str | None:
 def _culprit(whole: object) -> str | None:
     """Find what msgpack refused, once through the value: why, and its place as `$.a[2]`."""
     parts: list[tuple[object, str, int]] = [(whole, "$", 0)]
+    if isinstance(whole, Arguments):
+        parts = [(value, name, 2) for name, value in whole.named().items()]
     while parts:
         value, path, depth = parts.pop()
         if depth > _MAX_DEPTH:
@@ -243,7 +267,9 @@ def _culprit(whole: object) -> str | None:
         elif isinstance(value, (list, tuple)):
             parts += [(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)]
         elif not _packs(value):
-            return f"{_reason(value)} at {path[:MAX_DETAIL_BYTES]!a}"
+            reason = _reason(value)
+            where = f"{'in the argument' if isinstance(whole, Arguments) else 'at'} {path[:MAX_DETAIL_BYTES]!a}"
+            return f"{reason} {where}{_STORABLE if reason.startswith(_TYPE) else ''}"
     return None
 
 
@@ -310,4 +336,8 @@ def _reason(value: object) -> str:
         return "text that UTF-8 cannot hold (a lone surrogate)"
     if isinstance(value, int):
         return "a whole number beyond 64 bits"
-    return f"a value of type {type(value).__name__}"
+    return f"{_TYPE}{type(value).__name__}"
+
+
+_TYPE = "a value of type "
+_STORABLE = "; storable: None, bool, int, float, str, bytes, aware datetimes, lists and dicts"

@@ -13,11 +13,12 @@ from functools import partial
 from litequeue.clock import Clock, SystemClock
 from litequeue.diagnosis import Diagnosis, Finding
 from litequeue.errors import StorageCorrupt
-from litequeue.queue import WAL_TRUNCATE_BYTES, Queue
-from litequeue.sqlite import examining, mending, opening
+from litequeue.queue import Queue
+from litequeue.sqlite import examining, mending, opening, slots
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.examining import Progress
 from litequeue.sqlite.store import Store
+from litequeue.upkeep import WAL_TRUNCATE_BYTES
 
 _TIMEOUT_S = 10.0
 
@@ -58,6 +59,9 @@ def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[st
             done.append("set the journal mode to WAL")
         if "file.index" in wanted and _has_reindexed(store):
             done.append("made the indexes of the jobs anew")
+        if {"slot.orphan", "slot.missing"} & wanted:
+            store.write(slots.count_anew, durable=True)
+            done.append("counted anew what is leased within limits")
         steps: list[tuple[str, str, Callable[[], int]]] = [
             ("continuation.orphan", "removed checkpoints without a lease", _write(store, mending.remove_continuations)),
             ("lease.lapsed", "reaped lapsed leases", queue.reap_expired),

@@ -2,12 +2,17 @@
 
     LiteQueueError
     ├── UsageError (ValueError)     an argument or a call that can never work
+    │   └── InvalidSpec             the spec of a schedule cannot be read
     ├── PayloadError                a payload or result that cannot be stored
     ├── RecordError                 a stored record that cannot be read
     ├── JobNotFound                 no such job
     ├── DuplicateJob                the id or key belongs to another job
+    ├── ScheduleNotFound            no such schedule
+    ├── JobFailed                   the job that was waited for is dead
+    ├── WaitTimeout (TimeoutError)  the job that was waited for has not ended in time
     ├── LeaseConflict               this lease no longer holds its job
     ├── InvalidTransition           the job's state does not allow this
+    ├── LeadershipLost              the lock by which this process led was replaced or removed
     ├── QueueBusy                   the write lock was not had in time: try again
     ├── QueueFull                   no room for more jobs
     ├── QueueClosed                 the handle is closed
@@ -28,6 +33,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uuid import UUID
+
+    from litequeue.model import Job
 
 
 class LiteQueueError(Exception):
@@ -54,15 +61,27 @@ class UsageError(LiteQueueError, ValueError):
         self.bounds = bounds
 
     @classmethod
-    def of(cls, argument: str, value: object, bounds: str) -> UsageError:
-        """Build the usual message: the argument, its value and the bounds."""
+    def of(cls, argument: str, value: object, bounds: str, hint: str = "") -> UsageError:
+        """Build the usual message: the argument, its value and the bounds; `hint` says what was meant perhaps."""
         try:
             shown = repr(value)
         except ValueError:  # Python writes out no integer beyond some thousands of digits
             shown = f"a {type(value).__name__} that is too long to show"
         if len(shown) > _SHOWN_CHARS:
             shown = f"{shown[:_SHOWN_CHARS]}… ({len(shown)} characters)"
-        return cls(f"{argument} must be {bounds}, not {shown}", argument=argument, value=value, bounds=bounds)
+        more = hint and f"; {hint}"
+        return cls(f"{argument} must be {bounds}, not {shown}{more}", argument=argument, value=value, bounds=bounds)
+
+
+class InvalidSpec(UsageError):
+    """The spec of a schedule cannot be read, or no time ever matches it; `spec` is what was given, `reason` why not."""
+
+    def __init__(self, spec: object, reason: str) -> None:
+        bounds = "@every with an interval (s, m, h or d), five cron fields, or a name such as @daily"
+        known = UsageError.of("spec", spec, bounds, reason)
+        super().__init__(str(known), argument="spec", value=spec, bounds=bounds)
+        self.spec = spec
+        self.reason = reason
 
 
 class PayloadError(LiteQueueError):
@@ -94,6 +113,35 @@ class DuplicateJob(LiteQueueError):
         self.idempotency_key = idempotency_key
 
 
+class ScheduleNotFound(LiteQueueError):
+    """There is no schedule of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"no schedule {name!r}")
+        self.name = name
+
+
+class JobFailed(LiteQueueError):
+    """The job that was waited for is dead. `last_error` is that of its last run, `job` the record as it was found."""
+
+    def __init__(self, job: Job) -> None:
+        error = job.last_error or "it left no error"
+        super().__init__(f"job {job.job_id} ({job.kind}) is dead: {error.strip().partition(_NEW_LINE)[0]}")
+        self.job_id = job.job_id
+        self.last_error = job.last_error
+        self.job = job
+
+
+class WaitTimeout(LiteQueueError, TimeoutError):
+    """The job that was waited for has not ended in time; it goes on. `state` is the last one that was seen of it."""
+
+    def __init__(self, job_id: UUID, state: str | None) -> None:
+        seen = "nothing was seen of it" if state is None else f"it is {state}"
+        super().__init__(f"the wait for job {job_id} is over, and {seen}")
+        self.job_id = job_id
+        self.state = state
+
+
 class LeaseConflict(LiteQueueError):
     """The lease no longer holds its job, so its word was refused and nothing was changed."""
 
@@ -112,6 +160,14 @@ class InvalidTransition(LiteQueueError):
         self.job_id = job_id
         self.state = state
         self.verb = verb
+
+
+class LeadershipLost(LiteQueueError):
+    """The lock file by which this process led was replaced or removed underneath: another one may lead by now."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was replaced or removed: another process may lead by now")
+        self.path = path
 
 
 class QueueBusy(LiteQueueError):
@@ -181,3 +237,4 @@ def _rebuilt(kind: type[LiteQueueError], arguments: tuple[object, ...], data: di
 
 
 _SHOWN_CHARS = 80
+_NEW_LINE = "\n"

@@ -2,7 +2,8 @@
 
 Owns: the fencing data (the full key, the worker and the generation) and the verbs of a holder, each of which asks the
 queue to do it with this lease. Invariant: the data never changes after the lease was taken, so that a late word is
-recognised; only the mirror of what this holder itself wrote (its deadline, its continuation) does.
+recognised; only the mirror of what this holder itself wrote (its deadline, its continuation) does, and what it has
+heard of its end.
 Leaves out: whether the word still counts; the database decides that, under the write lock.
 """
 
@@ -10,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
-from litequeue import codec
+from litequeue import boundaries, codec
 from litequeue.ids import stored_job_id
 from litequeue.model import NewJob, Scope, public_scope
 
 if TYPE_CHECKING:
     from litequeue.sqlite.transaction import Transaction
 
+MAX_LEASE_S = 31_536_000
+"""The longest time of a lease, and the longest pause that a worker waits out: a year."""
 Duration = float | timedelta
 Fence = tuple[str, int, int, bytes, str, int]
 """What a lease's every write must match: scope, priority, `created_at`, job id, worker, generation."""
@@ -33,7 +36,11 @@ class Holder(Protocol):
         """See `Queue.extend`."""
 
     def checkpoint(
-        self, lease: Lease, continuation: bytes, progress: float | None = None, note: str | None = None
+        self,
+        lease: Lease,
+        continuation: bytes | None = None,
+        progress: float | None = None,
+        note: str | None = None,
     ) -> None:
         """See `Queue.checkpoint`."""
 
@@ -65,11 +72,15 @@ class Lease:
         "_holder",
         "_job_id",
         "attempts",
+        "cancelled",
         "continuation",
         "deadline_us",
         "fence",
+        "idempotency_key",
         "is_void",
         "kind",
+        "lost",
+        "settled",
         "ttl_us",
     )
 
@@ -82,10 +93,21 @@ class Lease:
     """The lease's own time, by which `extend` prolongs it, in µs."""
     deadline_us: int
     """When it lapses, by the lease clock, as far as this object has heard."""
+    idempotency_key: str | None
     continuation: bytes | None
-    """The last checkpoint of this lease; `None` at its start."""
+    """The bytes of this lease's last checkpoint, empty when none has brought any; `None` before the first."""
     is_void: bool
     """True when the transaction that took the lease did not commit."""
+    lost: bool
+    """True as soon as this process has found that the job is no longer this lease's: it was reaped, cancelled or
+    finished by another, or the transaction that took the lease did not commit. Whatever is done for it now is in vain;
+    it never becomes false again, but for a lease that turns out to have been settled."""
+    settled: bool
+    """True once a commit of this process has ended it: completed, failed, released, or `transaction()`."""
+    cancelled: bool
+    """True when whoever works on it should stop, as soon as that is convenient: a worker sets it when the job's time is
+    over, when a drain is, and when the lease is lost. It changes nothing of what the lease may say: a handler that
+    stops before its work is done has to raise, since what it returns completes the job."""
 
     def __init__(  # noqa: PLR0917 - one row becomes one object
         self,
@@ -96,6 +118,7 @@ class Lease:
         ttl_us: int,
         deadline_us: int,
         encoded_payload: bytes,
+        idempotency_key: str | None = None,
     ) -> None:
         self._holder = holder
         self.fence = fence
@@ -103,13 +126,22 @@ class Lease:
         self.attempts = attempts
         self.ttl_us = ttl_us
         self.deadline_us = deadline_us
+        self.idempotency_key = idempotency_key
         self.continuation = None
         self.is_void = False
+        self.lost = False
+        self.settled = False
+        self.cancelled = False
         self._encoded_payload = encoded_payload
         self._job_id: UUID | None = None
 
     def __repr__(self) -> str:
         return f"<Lease {self.lease_generation} of {self.kind} {self.job_id} by {self.worker_id}>"
+
+    @property
+    def holder(self) -> Holder:
+        """The queue that does what this lease is told."""
+        return self._holder
 
     @property
     def scope(self) -> Scope:
@@ -157,9 +189,34 @@ class Lease:
         """
         return codec.decode(self._encoded_payload, self.job_id)
 
-    def checkpointed(self, continuation: bytes, deadline_us: int) -> None:
-        """Remember a checkpoint that has been committed."""
-        self.continuation = continuation
+    @property
+    def boundary(self) -> datetime | None:
+        """The boundary of the schedule that made the job, in UTC; `None` for every other job."""
+        return boundaries.boundary_of(self.idempotency_key)
+
+    def found_lost(self) -> None:
+        """Hear that it holds its job no more; one that this process has settled itself is not lost.
+
+        The word may come from another handle just after the commit that settled it: whoever is first, it is settled.
+        """
+        self.lost = True
+        if self.settled:
+            self.lost = False
+
+    def found_settled(self) -> None:
+        """Hear that a commit has ended it."""
+        self.settled = True
+        self.lost = False
+
+    def again(self, holder: Holder, attempts: int, ttl_us: int, deadline_us: int) -> Lease:
+        """Return the next lease of the same job, by the same worker; its payload is the same as long as it is held."""
+        fence = (*self.fence[:5], self.fence[5] + 1)
+        payload, key = self._encoded_payload, self.idempotency_key
+        return Lease(holder, fence, self.kind, attempts, ttl_us, deadline_us, payload, key)
+
+    def checkpointed(self, continuation: bytes | None, deadline_us: int) -> None:
+        """Remember a checkpoint that has been committed; without bytes of its own it keeps the last ones."""
+        self.continuation = (self.continuation or b"") if continuation is None else continuation
         self.deadline_us = deadline_us
 
     def extend(self, ttl: Duration | None = None) -> None:
@@ -170,11 +227,13 @@ class Lease:
         """
         self._holder.extend(self, ttl)
 
-    def checkpoint(self, continuation: bytes, progress: float | None = None, note: str | None = None) -> None:
+    def checkpoint(
+        self, continuation: bytes | None = None, progress: float | None = None, note: str | None = None
+    ) -> None:
         """Store how far the work has come, and extend, in one write (V5).
 
         `continuation` is opaque bytes of at most `max_payload`; `progress` is 0.0 to 1.0; `note` is short text of at
-        most 256 bytes. They live as long as the lease.
+        most 256 bytes. `None` keeps the last one. They live as long as the lease: the next one begins without them.
 
         Raises:
             LeaseConflict: the job is no longer this lease's.

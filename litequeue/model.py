@@ -14,7 +14,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Final, Literal, NamedTuple, cast
 from uuid import UUID
 
-from litequeue import arguments
+from litequeue import arguments, boundaries
 from litequeue.errors import UsageError
 
 
@@ -24,7 +24,7 @@ class SpecialScope(Enum):
     SYSTEM = "system"
     """The empty scope, which sorts first: for an application's own upkeep."""
     ANY = "any"
-    """Every scope, where a verb looks at more than one (`list`, `stats`, maintenance)."""
+    """Every scope, where a verb looks at more than one (leases, `wait`, `list`, `stats`, maintenance)."""
 
     def __repr__(self) -> str:
         return self.name
@@ -33,10 +33,11 @@ class SpecialScope(Enum):
 SYSTEM: Final = SpecialScope.SYSTEM
 """The empty scope, which sorts first: for an application's own upkeep."""
 ANY: Final = SpecialScope.ANY
-"""Every scope, where a verb looks at more than one (`list`, `stats`)."""
+"""Every scope, where a verb looks at more than one (leases, `wait`, `list`, `stats`, maintenance)."""
 
 Scope = str | Literal[SpecialScope.SYSTEM]
 OnConflict = Literal["return", "raise", "reset"]
+Misfire = Literal["all", "latest", "skip"]
 
 
 class JobState(IntEnum):
@@ -144,14 +145,14 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
     if on_conflict not in ("return", "raise", "reset"):
         raise UsageError.of("on_conflict", on_conflict, "return, raise or reset")
     return Placed(
-        arguments.text("kind", kind),
+        arguments.kind(kind),
         None if scope is None else storable_scope(scope),
         arguments.whole("priority", priority, 0, arguments.MAX_PRIORITY),
         None if delay is None else arguments.duration_us("delay", delay),
         None if run_at is None else arguments.moment_us("run_at", run_at),
         None if expires is None else arguments.duration_us("expires", expires),
         None if max_attempts is None else arguments.whole("max_attempts", max_attempts, 1, arguments.MAX_COUNT),
-        None if idempotency_key is None else arguments.text("idempotency_key", idempotency_key),
+        None if idempotency_key is None else arguments.idempotency_key(idempotency_key),
         on_conflict,
         None if job_id is None else arguments.job_id("job_id", job_id),
     )
@@ -206,6 +207,17 @@ def storable_scope(scope: object) -> str:
     if isinstance(scope, SpecialScope):
         raise UsageError.of("scope", scope, "one scope: a name or SYSTEM")
     return arguments.scope_name(scope)
+
+
+class Pause(NamedTuple):
+    """Jobs that are not leased at present, until it is taken back."""
+
+    kind: str | None
+    """The kind filter; `None` is every kind."""
+    scope: Scope | SpecialScope
+    """The scope; `ANY` is every one."""
+    since: int
+    """µs since the epoch."""
 
 
 class Enqueued(NamedTuple):
@@ -267,6 +279,11 @@ class Job:
         return None if encoded is None else self.decoder.value(encoded, self.job_id)
 
     @property
+    def boundary(self) -> datetime | None:
+        """The boundary of the schedule that made the job, in UTC; `None` for every other job."""
+        return boundaries.boundary_of(self.idempotency_key)
+
+    @property
     def events(self) -> list[Event]:
         """The audit trail, oldest first; a live lease's heartbeats and checkpoints are counted at its end.
 
@@ -281,7 +298,7 @@ class Job:
 class Decoder(NamedTuple):
     """How a record reads its stored values (`codec` provides it)."""
 
-    value: Callable[[bytes, UUID], object]
+    value: Callable[[bytes, UUID | str], object]
     events: Callable[[bytes, UUID], list[Event]]
 
 
@@ -289,6 +306,42 @@ def lease_summary(beats: int, checkpoints: int) -> list[tuple[Transition, str]]:
     """Return the lines that stand for a lease's heartbeats and checkpoints: one a sort, with its count."""
     counted = ((Transition.EXTENDED, beats), (Transition.CHECKPOINT, checkpoints))
     return [(transition, f"{count} times" if count > 1 else "once") for transition, count in counted if count]
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule as it stood at one moment."""
+
+    name: str
+    spec: str
+    timezone: str
+    kind: str
+    scope: Scope
+    priority: int
+    max_attempts: int | None
+    expires: float | None
+    """How many seconds after it is enqueued a job of it must have started."""
+    misfire: Misfire
+    is_paused: bool
+    boundary: datetime
+    """When it fires next, in UTC; while it is paused, when it would have."""
+    created_at: int
+    """When it was first declared, µs since the epoch."""
+    last_boundary: datetime | None
+    """The latest boundary that was fired, in UTC."""
+    last_fired_at: int | None
+    """When that was, µs since the epoch."""
+    fired: int
+    """Jobs made at its boundaries."""
+    skipped: int
+    """Boundaries that were missed and for which no job was made; after a very long outage, at least so many."""
+    encoded_payload: bytes = field(repr=False)
+    decoder: Decoder = field(repr=False, compare=False)
+
+    @property
+    def payload(self) -> object:
+        """The payload of its jobs. Raises `RecordError` when it cannot be read."""
+        return self.decoder.value(self.encoded_payload, f"schedule {self.name!r}")
 
 
 class Copied(NamedTuple):

@@ -1,42 +1,43 @@
 """The queue: `open()` and `Queue`, the verbs as callers use them.
 
 Owns: a handle's defaults (scope, worker id), the transactions around its verbs, and its end. Invariant: each verb that
-writes is one transaction; lease and upkeep verbs are several bounded ones, so that none holds the write lock for long.
+writes is one transaction; lease verbs are several bounded ones, so that none holds the write lock for long. Leaves out:
+the verbs that keep the file in order (`upkeep`), the firing of its schedules (`firing`), and the transactions that
+callers hold open (`transacting`).
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import platform
 import secrets
 import weakref
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
+from uuid import UUID
 
 from litequeue import arguments
 from litequeue.clock import Clock, SystemClock
 from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Duration, Lease
-from litequeue.model import ANY, Copied, Scope, storable_scope
-from litequeue.sqlite import arrivals, backing_up, leasing, opening, reading, upkeep
-from litequeue.sqlite.channel import TRIES
+from litequeue.model import Job, Scope, storable_scope
+from litequeue.settlement import Exchange, Settlement
+from litequeue.sqlite import exchanging, leasing, opening, reading, settling
+from litequeue.sqlite.arrivals import Waiter
 from litequeue.sqlite.context import Context
-from litequeue.sqlite.copying import Progress
-from litequeue.sqlite.leasing import Rhythm, Wish
+from litequeue.sqlite.leasing import Wish
+from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.results import JobWaiter
 from litequeue.sqlite.store import Durability, Store
-from litequeue.sqlite.transaction import Transaction
-from litequeue.sqlite.verbs import ManyScopes, Verbs
+from litequeue.sqlite.verbs import ManyScopes
+from litequeue.transacting import Transacting
 
 T = TypeVar("T")
-
-WAL_TRUNCATE_BYTES = 64 * 2**20
-"""Maintenance cuts a write-ahead log that has grown beyond this."""
 
 _EXIT_TIMEOUT_S = 1.0
 _DURABILITIES = ("full", "enqueue", "normal")
@@ -84,7 +85,25 @@ def open(
     return Queue(Store(place, durability, timeout_s, clock or SystemClock()), scope)
 
 
-class Queue(Verbs):
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a handle was opened; it can be sent to another process, and opens a handle like that one there."""
+
+    place: Place
+    durability: Durability
+    busy_timeout_s: float
+    clock: Clock
+    scope: Scope
+
+    def opened(self) -> Queue:
+        """Open the file once more; it is never made anew.
+
+        Raises: as `litequeue.open`.
+        """
+        return Queue(Store(opening.again(self.place), self.durability, self.busy_timeout_s, self.clock), self.scope)
+
+
+class Queue(Transacting):
     """A handle on a queue file; serves many threads. Make one with `litequeue.open`.
 
     Every verb may also raise `QueueBusy` (the locks were not had within `busy_timeout`; nothing was done),
@@ -93,12 +112,9 @@ class Queue(Verbs):
     """
 
     def __init__(self, store: Store, scope: Scope) -> None:
+        super().__init__(store)
         self.scope = scope
-        self._store = store
-        self._rhythm = Rhythm()
         self._was_idle = True
-        self.between_steps: Callable[[], None] | None = None
-        """Called after each step of upkeep: maintenance does there what cannot wait for the end of a long pass."""
         self._worker = f"{platform.node() or 'host'}"[:200], secrets.token_hex(4)
         self._finalizer = weakref.finalize(self, _close_at_exit, store)
 
@@ -125,10 +141,32 @@ class Queue(Verbs):
         return self._store.place.mode
 
     @property
+    def busy_timeout(self) -> float:
+        """How long a verb waits for the locks, in seconds."""
+        return self._store.timeout_s
+
+    @property
     def worker_id(self) -> str:  # type: ignore[override] # a property, since a forked child is another worker
         """The worker that a lease names when it is given none: host, process and handle."""
         host, token = self._worker
         return f"{host}:{os.getpid()}:{token}"
+
+    @property
+    def options(self) -> Options:
+        """What opens a sibling, here or in another process."""
+        store = self._store
+        return Options(store.place, store.durability, store.timeout_s, store.clock, self.scope)
+
+    def sibling(self) -> Queue:
+        """Open another handle on the same file with the same options; the file is not made anew when it is gone.
+
+        It is a holder and a worker of its own, shares no connection and no lock with this one, and is yours to close.
+        A thread that must not wait for the verbs of others, such as one that sends heartbeats, wants its own.
+
+        Raises:
+            CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, StorageLost, QueueBusy: as `litequeue.open`.
+        """
+        return self.options.opened()
 
     def close(self) -> None:
         """Release what this handle still holds, attempts given back, and close it; idempotent.
@@ -145,55 +183,52 @@ class Queue(Verbs):
         self._store.close(release=release)
         self._finalizer.detach()
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
-        """Open a write transaction: your SQL and any verbs, committed together at the end of the `with` block (V14).
+    def exchange(
+        self,
+        settlements: Iterable[Settlement],
+        limit: int = 0,
+        kinds: Iterable[str] | None = None,
+        *,
+        scope: ManyScopes = None,
+        worker_id: str | None = None,
+        ttl: Duration | None = None,
+    ) -> Exchange:
+        """Settle any number of leases, then lease up to `limit` (0 to 10,000) jobs, in one commit; for workers.
 
-        An exception in the block rolls everything back and leaves no trace. The block holds the write lock, so keep it
-        short and call nothing outside of it. It is synced in the modes `full` and `enqueue`.
+        Each settlement is `Completed`, `Failed` or `Released`, held against its own lease: one that is refused, because
+        the lease is no longer valid or the result cannot be stored, touches no other, and its lease is as it was. The
+        other arguments are those of `lease_many`; without settlements it does what that does. A `Failed` whose pause is
+        within its `retake_within` comes back as `retaken`: leased to the worker that had it, for the pause and then
+        `ttl` (or the lease's own time), under a new generation and as another attempt. It counts within `limit`, but is
+        never left out for that. The mode `enqueue` syncs an exchange only where there are followers (`then`).
 
         Raises:
-            QueueBusy: the lock was not had within `busy_timeout`.
+            UsageError: an argument out of its bounds; nothing was settled.
         """
         self._store.refuse_inside()
-        context = None
-        tx = None
-        try:
-            context = self._store.begin(durable=True)
-            tx = Transaction(self._store, context, self, self._rhythm, self.scope, self.worker_id)
-            yield tx
-            tx.finish()
-            self._store.commit(context)
-        except BaseException as exc:
-            if tx is not None:
-                tx.is_over = True
-            known, cut_off = exc, None
-            for _ in TRIES:  # an interrupt may come in here as well, at the entry of any function
-                try:
-                    known = self._store.undo(context, exc)
-                    break
-                except BaseException as again:  # noqa: BLE001 - raised below, once the turn is another's
-                    cut_off = again
-            known = self._store.told(known, cut_off, context)
-            if known is not exc:
-                raise known from exc
-            raise
+        wish = self._wish(limit, kinds, scope, worker_id, ttl, least=0)
+        brought = exchanging.bring(settlements, storable_scope(self.scope))
+        if not brought:
+            return Exchange(self._lease(wish) if wish.limit else [], [], [], [])
+        is_durable = any(one.followers for one in brought)
+        done = self._do(lambda c: exchanging.exchange(c, brought, wish, self, self._rhythm), durable=is_durable)
+        leases = done.leases
+        if wish.limit:
+            self._was_idle = not leases and not done.goes_on
+            if not leases and done.goes_on:
+                leases = self._lease_after(wish._replace(limit=wish.limit - len(done.retaken)))
+        return Exchange(leases, done.retaken, done.refused, done.dead)
 
-    @contextmanager
-    def lease_transaction(self, lease: Lease) -> Iterator[Transaction]:
-        """Open a transaction that checks a lease first and completes its job at the end; see `Lease.transaction`.
+    def lost(self, leases: Iterable[Lease]) -> list[Lease]:
+        """Return those leases that no longer hold their jobs, in order; a pure read, for workers.
 
-        Raises:
-            LeaseConflict: the job is no longer this lease's.
+        What it finds is marked `lost`, unless this process has settled it.
         """
-        with self.transaction() as tx:
-            tx.check(lease)
-            yield tx
-            if not tx.has_settled(lease):
-                tx.complete(lease)
+        given = tuple(leases)
+        return self._look(lambda reader: settling.lost(reader, given)) if given else []
 
     def wait(
-        self, timeout: Duration | None = None, kinds: Iterable[str] | None = None, *, scope: Scope | None = None
+        self, timeout: Duration | None = None, kinds: Iterable[str] | None = None, *, scope: ManyScopes = None
     ) -> bool:
         """Wait until `lease_next` with these kinds and this scope may find a job; `False` when the time is over first.
 
@@ -208,179 +243,69 @@ class Queue(Verbs):
             UsageError: an argument out of its bounds, or this thread has a transaction open.
             QueueClosed: the handle was closed, also while this waits.
         """
-        self._store.refuse_inside()
-        timeout_s = math.inf if timeout is None else arguments.timeout_s("timeout", timeout)
-        wanted = storable_scope(self.scope if scope is None else scope)
-        return arrivals.wait(self._store, wanted, arguments.kind_filters(kinds), timeout_s)
+        return self.waiter(kinds, scope=scope).wait(timeout)
 
-    def reap_expired(self) -> int:
-        """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""
-        self._store.refuse_inside()
-        return self._in_steps(upkeep.has_lapsed, partial(upkeep.reap, limit=upkeep.STEP))
-
-    def reap_dead(self) -> int:
-        """Take back every job of a holder whose process has died, whatever its deadline; return how many (V11).
-
-        A stopped or slow process is alive. Where the platform or the file system does not tell, nobody is dead.
-        """
-        self._store.refuse_inside()
-        reaped = 0
-        for holder_id in self._dead_holders():
-            found = self._look(partial(upkeep.held_by, holder_id=holder_id))
-            for start in range(0, len(found), upkeep.STEP):
-                step = partial(upkeep.reap_found, found=found[start : start + upkeep.STEP])
-                reaped += self._do(step, durable=False)
-            self._do(partial(upkeep.forget_holder, holder_id=holder_id), durable=False)
-        return reaped
-
-    def has_dead(self) -> bool:
-        """Tell whether `reap_dead` would find a holder: a read, and a question to the kernel for each holder."""
-        return bool(self._dead_holders())
-
-    def promote_due(self, scope: ManyScopes = ANY) -> int:
-        """Make every due job ready; return how many were moved (V11)."""
-        self._store.refuse_inside()
-        return sum(
-            self._in_steps(partial(upkeep.has_due, scope=name), partial(upkeep.promote, scope=name, limit=upkeep.STEP))
-            for name in self._scopes(scope)
-        )
-
-    def expire_overdue(self, scope: ManyScopes = ANY) -> int:
-        """Bury every waiting job that can no longer start in time; return how many (V11)."""
-        self._store.refuse_inside()
-        return sum(
-            self._in_steps(
-                partial(upkeep.has_overdue, scope=name), partial(upkeep.expire, scope=name, limit=upkeep.STEP)
-            )
-            for name in self._scopes(scope)
-        )
-
-    def prune(self) -> int:
-        """Remove every finished job whose retention is over; return how many (V11).
-
-        The room that they leave in the file is used again; `vacuum` gives some of it back to the disk.
-        """
-        self._store.refuse_inside()
-        removed = 0
-        after = None
-        while True:
-            found = self._look(partial(upkeep.prunable, after=after))
-            for start in range(0, len(found.rows), upkeep.STEP):
-                removed += self._step(partial(upkeep.prune, found=found.rows[start : start + upkeep.STEP]))
-            after = found.after
-            if after is None:
-                break
-        return removed
-
-    def vacuum(self) -> int:
-        """Give room that deleted jobs have left in the file back to the disk; return how many bytes.
-
-        Nothing is done up to 16 MiB or a quarter of the file, and 8 MiB, or an eighth of what is in use, are left for
-        reuse; but all of it goes when the disk has little more room than is kept free for acknowledgements (32 MiB), so
-        that jobs are taken again. The file is cut when `checkpoint_wal` has copied the log back.
-        """
-        self._store.refuse_inside()
-        left, page_bytes = self._look(partial(upkeep.surplus, is_short_of_room=self._store.is_short_of_room()))
-        freed_bytes = 0
-        while left > 0:
-            shrunk = self._step(partial(upkeep.shrink, most=left))
-            left -= shrunk.unused
-            freed_bytes += shrunk.pages * page_bytes
-            if shrunk.unused == 0:  # somebody uses them again
-                break
-        return freed_bytes
-
-    def pull_in(self) -> int:
-        """Shorten back-offs that a backward step of the wall clock made longer; return how many (contract §5)."""
-        self._store.refuse_inside()
-        pulled = 0
-        for name in self._scopes(ANY):
-            found = self._look(partial(upkeep.distant, scope=name))
-            for start in range(0, len(found), upkeep.STEP):
-                pulled += self._step(partial(upkeep.pull_in, found=found[start : start + upkeep.STEP]))
-        return pulled
-
-    def backup(
-        self, target: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
-    ) -> Copied:
-        """Copy the whole file, your own tables included, as it is at one moment, while it is in use.
-
-        At `target` stands the whole copy, checked and synced, or what stood there before. Leases in the copy belong to
-        nobody: they have lapsed when it is opened. `progress` is called with how many pages of how many are copied. As
-        long as they are, the write-ahead log is not copied back; do not fork meanwhile.
+    def waiter(self, kinds: Iterable[str] | None = None, *, scope: ManyScopes = None) -> Waiter:
+        """Return what waits as `wait` does, again and again, and can be interrupted; for those who write workers.
 
         Raises:
-            CannotOpen: the target exists (unless `overwrite`), is the queue itself or another one in use, or cannot be
-                written.
-            QueueFull: the disk is full.
-            StorageCorrupt: the queue is damaged, and so would the copy be.
+            UsageError: an argument out of its bounds.
         """
-        self._store.refuse_inside()
-        self._look(lambda _: None)  # the file at the path is still the one of this handle
-        return backing_up.back_up(self._store.place, self._store.clock, target, overwrite=overwrite, progress=progress)
+        return Waiter(self._store, self._stored_scopes(scope), arguments.kind_filters(kinds))
 
-    def checkpoint_wal(self) -> int:
-        """Copy the write-ahead log back into the file; cut it beyond 64 MiB, or when the disk is short of room.
+    def wait_for(self, job_id: UUID | str, timeout: Duration | None = None) -> Job:
+        """Wait until a job has ended, in whatever process that is; return it when it is completed or cancelled.
 
-        Returns the pages that are left in it, because a reader still needs them or has kept it from being cut.
+        `timeout` is seconds or a timedelta of real time; `None` waits for ever, 0 only looks. The first wait for a job
+        makes a file beside the queue, a bell that is rung from then on when jobs end; within a second of that all
+        processes know of it, and such a wait costs next to nothing while nothing happens. A job that fails and is to
+        run again has not ended. One whose retention is 0 goes when it ends, and is then not found.
+
+        Raises:
+            JobFailed: it is dead; its last error is told.
+            WaitTimeout: the time is over first; the job goes on.
+            JobNotFound: there is no such job, or there is none any more.
+            UsageError: an argument out of its bounds, or this thread has a transaction open.
+            QueueClosed: the handle was closed, also while this waits.
         """
-        self._store.refuse_inside()
-        return self._store.checkpoint(0 if self._store.is_short_of_room() else WAL_TRUNCATE_BYTES)
+        return self.job_waiter(job_id).wait(timeout)
 
-    @property
-    def wal_bytes(self) -> int:
-        """The size of the write-ahead log's file."""
-        return self._store.log.size_bytes
+    def job_waiter(self, job_id: UUID | str) -> JobWaiter:
+        """Return what waits as `wait_for` does and can be interrupted.
 
-    @property
-    def wal_held_s(self) -> int:
-        """For how many seconds one reader has kept the log from being copied back, by what this handle has seen."""
-        return self._store.log.held_us // 1_000_000
-
-    def reaper_interval(self) -> float:
-        """Return the setting of that name: the pause between two passes of maintenance, in seconds."""
-        return self._look(lambda reader: reader.settings.reaper_interval_us) / 1_000_000
+        Raises:
+            UsageError: not a UUID, nor the text of one.
+        """
+        return JobWaiter(self._store, arguments.job_id("job_id", job_id))
 
     def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
         return self._store.write(work, durable=durable)
-
-    def _step(self, work: Callable[[Context], T]) -> T:
-        """Do one step of upkeep, a transaction of its own."""
-        done = self._do(work, durable=False)
-        if self.between_steps is not None:
-            self.between_steps()
-        return done
 
     def _look(self, work: Callable[[Reader], T]) -> T:
         with self._store.read() as reader:
             return work(reader)
 
+    def _lease_after(self, wish: Wish) -> list[Lease]:
+        """Lease after a commit that stands: what goes wrong here is not to be raised, for it was not in vain (G11)."""
+        try:
+            return self._lease(wish)
+        except LiteQueueError as exc:
+            _log.debug("%s: nothing was leased after an exchange: %s", self.path, exc)
+            return []
+        except BaseException as exc:
+            exc.add_note("litequeue: the settlements of this exchange had been committed when this came")
+            raise
+
     def _lease(self, wish: Wish) -> list[Lease]:
         self._store.refuse_inside()
         if self._was_idle and not self._look(lambda reader: reading.may_lease(reader, wish.scope, wish.kinds)):
             return []
-        while True:
-            attempt = self._do(lambda context: leasing.attempt(context, wish, self, self._rhythm), durable=False)
-            if attempt.leases or not attempt.moved:
-                self._was_idle = not attempt.leases
-                return attempt.leases
-
-    def _dead_holders(self) -> list[int]:
-        return self._look(partial(upkeep.dead_holders, place=self._store.place))
-
-    def _scopes(self, scope: ManyScopes) -> list[str]:
-        wanted = self._stored_scopes(scope)
-        return self._look(lambda reader: list(upkeep.scopes(reader))) if wanted is None else [wanted]
-
-    def _in_steps(self, has_more: Callable[[Reader], bool], step: Callable[[Context], int]) -> int:
-        """Repeat a bounded step, each a transaction, while a look without the lock finds more to do."""
-        moved = 0
-        while self._look(has_more):
-            in_step = self._step(step)
-            moved += in_step
-            if in_step == 0:  # another process was faster
-                break
-        return moved
+        attempt = leasing.Attempt([], goes_on=True)
+        while attempt.goes_on:
+            work = partial(leasing.attempt, wish=wish, holder=self, rhythm=self._rhythm, begun=attempt.begun)
+            attempt = self._do(work, durable=False)
+        self._was_idle = not attempt.leases
+        return attempt.leases
 
 
 def _close_at_exit(store: Store) -> None:

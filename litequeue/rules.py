@@ -15,6 +15,7 @@ from litequeue.model import JobState, OnConflict, Transition
 EXPIRED = "expired"
 LEASE_EXPIRED = "lease expired"
 WORKER_DIED = "worker died"
+PULLED_IN = "the wall clock stepped back: the pause begins anew"
 
 
 class Verb(StrEnum):
@@ -154,10 +155,20 @@ def complete(job: Facts, now: int) -> Move:
 
 def fail(job: Facts, now: int, *, max_attempts: int, pause_us: int, retryable: bool, error: str) -> Move:
     """Decide after a run that failed: again after `pause_us`; or dead: not retryable, out of attempts or too late."""
-    failed = (Transition.FAILED, error)
+    failed = (Transition.FAILED, error.strip().partition("\n")[0])  # below it may be a traceback
     if not retryable:
         return _dead(job, now, failed, (Transition.DEAD, "not retryable"), error=error)
     return _again_or_dead(job, now, failed, error=error, max_attempts=max_attempts, pause_us=pause_us)
+
+
+def is_retaken(job: Facts, move: Move, now: int, *, within_us: int) -> bool:
+    """Tell whether the worker of a failed run waits its pause out itself, for which it waits up to `within_us`.
+
+    A job that dies, or will be too late to start when its pause is over, is not; nor is any where it waits for none.
+    """
+    if move.to is not JobState.RETRYABLE or move.not_before is None or move.not_before - now > within_us:
+        return False
+    return within_us > 0 and (job.expires_at is None or move.not_before < job.expires_at)
 
 
 def reap(job: Facts, now: int, *, cause: str, max_attempts: int, pause_us: int) -> Move:
@@ -308,13 +319,12 @@ def folded(move: Move, not_before: int | None, expires_at: int | None, now: int)
     return Move(to, move.attempts, move.reaps, latest, expires_at, events=move.events, error=move.error)
 
 
-def pulled_in(not_before: int, set_at: int, now: int, usual_us: int) -> int | None:
+def pulled_in(not_before: int, set_at: int, now: int) -> int | None:
     """Return the gate to set instead after the wall clock stepped back, or `None` when it stands.
 
-    A gate that was set at a time that is yet to come was set by another clock; what was meant is its length (§5). One
-    that has been pulled in before seems shorter than it is, so it waits the usual length of its kind at least.
+    A gate that was set at a time that is yet to come was set by another clock; what was meant is its length (§5).
     """
-    return now + max(not_before - set_at, usual_us) if set_at > now else None
+    return now + not_before - set_at if set_at > now else None
 
 
 def retention_us(state: JobState, kept: Retentions, *, has_key: bool, window_us: int) -> int | None:

@@ -7,13 +7,14 @@ changes. Leaves out: where they are stored (`sqlite/settings_table`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal, cast
 
-from litequeue import arguments
+from litequeue import arguments, limits
 from litequeue.errors import UsageError
+from litequeue.limits import ALL_KINDS, ALL_SCOPES, Limits, Pauses
 
 Value = int | float | str | bool | None
 """A setting as the caller sees it: durations in seconds, sizes in bytes."""
@@ -21,6 +22,7 @@ Jitter = Literal["none", "equal", "full"]
 
 _DAY_S = 86_400
 _YEAR_S = 365 * _DAY_S
+MAX_WEIGHT = 1000
 _MIN_FILE_BYTES = 65_536
 _MAX_PAYLOAD_BYTES = 536_870_912
 _MAX_FILE_BYTES = 2**50
@@ -33,12 +35,14 @@ class Spec:
 
     default: Value
     per_kind: bool
-    form: Literal["seconds", "number", "count", "jitter", "flag"]
+    form: Literal["seconds", "number", "count", "jitter", "flag", "rate"]
     least: float = 0
     most: float = 0
     positive: bool = False
     optional: bool = False
     """Whether `None` is allowed: forever, or no limit."""
+    per_scope: bool = False
+    """Whether it may be held against each scope by itself."""
 
     def check(self, name: str, value: object) -> Value:
         """Return the value in its stored form.
@@ -71,6 +75,8 @@ class Spec:
                 if isinstance(value, bool):
                     return value
                 raise UsageError.of(name, value, "true or false")
+            case "rate":
+                return limits.rate_text(name, value)
 
     def _seconds(self, name: str, value: object) -> float:
         arguments.duration_us(name, value, positive=self.positive, most_s=self.most)
@@ -87,6 +93,8 @@ SPECS: Mapping[str, Spec] = {
     "completed_retention": Spec(_DAY_S, per_kind=True, form="seconds", most=arguments.MAX_DURATION_S, optional=True),
     "cancelled_retention": Spec(_DAY_S, per_kind=True, form="seconds", most=arguments.MAX_DURATION_S, optional=True),
     "dead_retention": Spec(None, per_kind=True, form="seconds", most=arguments.MAX_DURATION_S, optional=True),
+    "concurrency": Spec(None, per_kind=True, form="count", least=1, most=10_000, optional=True, per_scope=True),
+    "rate": Spec(None, per_kind=True, form="rate", optional=True),
     "reaper_interval": Spec(30, per_kind=False, form="seconds", most=_DAY_S, positive=True),
     "idempotency_window": Spec(_DAY_S, per_kind=False, form="seconds", most=arguments.MAX_DURATION_S),
     "max_payload": Spec(1_048_576, per_kind=False, form="count", least=1, most=_MAX_PAYLOAD_BYTES),
@@ -95,30 +103,34 @@ SPECS: Mapping[str, Spec] = {
 }
 
 
-def check_name(name: object, kind: object = None) -> Spec:
-    """Find a setting by its name, for the file or for a kind filter.
+def check_name(name: object, kind: object = None, scope: str | None = None) -> Spec:
+    """Find a setting by its name, for the file, a kind filter, or scopes (in their stored form).
 
     Raises:
-        UsageError: an unknown name, or a kind where the setting is file-wide.
+        UsageError: an unknown name, or a kind or scope where the setting has none.
     """
     spec = SPECS.get(name) if isinstance(name, str) else None
     if spec is None:
         raise UsageError.of("setting", name, f"one of {', '.join(SPECS)}")
     if kind is not None:
-        arguments.text("kind", kind)
+        arguments.kind(kind)
         if not spec.per_kind:
             message = f"{name} belongs to the whole file: it has no value for a kind ({kind!r})"
             raise UsageError(message, argument="kind", value=kind, bounds="none")
+    if scope is not None and not spec.per_scope:
+        able = ", ".join(each for each, its in SPECS.items() if its.per_scope)
+        message = f"{name} has no value for a scope; only {able} has"
+        raise UsageError(message, argument="scope", value=scope, bounds="none")
     return spec
 
 
-def check(name: str, value: object, kind: str | None = None) -> tuple[str, Value, str | None]:
-    """Check a setting before it is stored; return its name, value and kind filter.
+def check(name: str, value: object, kind: str | None = None, scope: str | None = None) -> Value:
+    """Check a setting before it is stored; return its value.
 
     Raises:
-        UsageError: unknown name, a value out of bounds, or a kind where the setting is file-wide.
+        UsageError: unknown name, a value out of bounds, or a kind or scope where the setting has none.
     """
-    return name, check_name(name, kind).check(name, value), kind
+    return check_name(name, kind, scope).check(name, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +168,20 @@ class KindSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """A snapshot of the file's settings: the file's own values, and those of kind filters."""
+    """A snapshot of the file's settings: the file's own values, those of kind filters and scopes, and the pauses."""
 
     own: Mapping[str, Value] = field(default_factory=dict)
     by_kind: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
+    by_scope: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
+    """By scope (or `limits.EACH_SCOPE`), then by kind filter (or `limits.ALL_KINDS`)."""
+    pauses: Pauses = field(default_factory=Pauses)
+    limits: Limits = field(init=False, repr=False, compare=False)
+    """What `concurrency` and `rate` say."""
+    has_limits: bool = field(init=False, repr=False, compare=False)
+    is_restricted: bool = field(init=False, repr=False, compare=False)
+    """Whether there is any limit or pause that a lease has to ask."""
+    weights: Mapping[str, int] = field(default_factory=dict)
+    """How many jobs in a row a scope (in its stored form) is served, where leases go round; the default is 1."""
     max_payload_bytes: int = field(init=False, repr=False, compare=False)
     """The largest encoded payload or result."""
     max_bytes: int | None = field(init=False, repr=False, compare=False)
@@ -176,6 +198,9 @@ class Settings:
         object.__setattr__(self, "max_bytes", self.value("max_bytes"))
         object.__setattr__(self, "refuse_lapsed", bool(self.value("refuse_lapsed")))
         object.__setattr__(self, "idempotency_window_us", _us(self.value("idempotency_window")))
+        object.__setattr__(self, "limits", self._limits())
+        object.__setattr__(self, "has_limits", bool(self.limits))
+        object.__setattr__(self, "is_restricted", self.has_limits or bool(self.pauses))
 
     def value(self, name: str, kind: str | None = None) -> Value:
         """Return the value in force: the longest matching kind filter's, else the file's, else the default."""
@@ -205,6 +230,18 @@ class Settings:
         finite = [_us(value) for value in values if value is not None]
         return min(finite) if finite else None
 
+    def _limits(self) -> Limits:
+        of_kinds = [(ALL_KINDS, self.own), *self.by_kind.items()]
+        found = {ALL_SCOPES: _values("concurrency", of_kinds)}
+        found |= {scope: _values("concurrency", by_kind.items()) for scope, by_kind in self.by_scope.items()}
+        return Limits(
+            {scope: cast("dict[str, int | None]", values) for scope, values in found.items() if values},
+            {
+                kind: None if stored is None else limits.rate(cast("str", stored))
+                for kind, stored in _values("rate", of_kinds).items()
+            },
+        )
+
     def _find(self, name: str, kind: str | None) -> tuple[Value, bool]:
         """Return the value, and whether it is a kind's own."""
         if kind is not None and self.by_kind:
@@ -227,6 +264,10 @@ class Settings:
             cancelled_retention_us=_optional_us(self.value("cancelled_retention", kind)),
             dead_retention_us=_optional_us(self.value("dead_retention", kind)),
         )
+
+
+def _values(name: str, of_kinds: Iterable[tuple[str, Mapping[str, Value]]]) -> dict[str, Value]:
+    return {kind: own[name] for kind, own in of_kinds if name in own}
 
 
 def _us(seconds: Value) -> int:

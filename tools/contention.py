@@ -38,10 +38,14 @@ without it 8 processes had 0.3 to 0.7, and 32 had 0.17 to 0.54, in `full` 0.44 a
 """
 LEAST_S = 2.0
 """A share of less time together tells of the kernel's scheduler, and is not judged."""
+LEAST_OF_WORKERS_S = 5.0
+"""The same for workers, who take and hand in several jobs at once, and whose processes start one after the other."""
 GATE_OFF = "gate-off"
+UNBEATEN = "no-heartbeat"
 CONTROLS = {
     GATE_OFF: "SQLite's stock busy timeout instead of the gate, held to the gate's fairness",
     "double-lease": "the head of the queue is read before the lock is taken, and taken without another look",
+    UNBEATEN: "workers do not extend their leases (the modes of workers; the other controls are for verbs)",
 }
 
 
@@ -62,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told.broken += one.broken
         share = one.shared.least_to_most
         is_held_to_it = plan.is_gated or options.control == GATE_OFF
-        if is_held_to_it and share < FLOOR and one.shared.during_s >= LEAST_S:
+        least_s = LEAST_OF_WORKERS_S if plan.is_of_workers else LEAST_S
+        if is_held_to_it and share < FLOOR and one.shared.during_s >= least_s:
             told.broken.append(f"{plan}: the least served had {share:.2f} of the most served, {FLOOR} is due (G10)")
     told.add("what was served", [_served(one) for one in measured])
     told.add("how long a verb took, ms", [_took(one) for one in measured])
@@ -70,10 +75,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
+    from contending.cell import WORKER_MODES  # noqa: PLC0415
+
     parser.add_argument("--jobs", type=report.some, default=100_000, help="in each file (default %(default)s)")
     parser.add_argument("--processes", type=report.some, nargs="+", default=[2, 8, 32], help="(default 2 8 32)")
     parser.add_argument("--durability", nargs="+", choices=["normal", "full"], default=["normal", "full"])
-    parser.add_argument("--mode", nargs="+", choices=["drain", "mixed"], default=["drain", "mixed"])
+    parser.add_argument(
+        "--mode",
+        nargs="+",
+        choices=["drain", "mixed", *WORKER_MODES],
+        default=["drain", "mixed"],
+        help="single verbs, or real workers in one of their modes, always with the gate (default: drain mixed)",
+    )
     parser.add_argument(
         "--gate", choices=["on", "off", "both"], default="both", help="off: SQLite's stock busy timeout instead"
     )
@@ -83,12 +96,17 @@ def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -
         default=30.0,
         help="for each file at most; what was done is told (default %(default)s)",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.control is not None and any(
+        (mode in WORKER_MODES) != (options.control == UNBEATEN) for mode in options.mode
+    ):
+        parser.error(f"--control {options.control} is not for --mode {' '.join(options.mode)}")
+    return options
 
 
 def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     """Yield what to measure: the gate and its absence beside each other, now the one first and now the other."""
-    from contending.cell import Plan  # noqa: PLC0415
+    from contending.cell import WORKER_MODES, Plan  # noqa: PLC0415
 
     gates = {"on": [True], "off": [False], "both": [True, False]}[options.gate]
     if options.control is not None:
@@ -97,7 +115,7 @@ def _plans(options: argparse.Namespace) -> Iterator[Plan]:
     for durability in options.durability:
         for processes in options.processes:
             for mode in options.mode:
-                for is_gated in gates:
+                for is_gated in [True] if mode in WORKER_MODES else gates:
                     yield Plan(processes, durability, mode, is_gated, options.jobs, options.seconds, control)
                 gates.reverse()
 

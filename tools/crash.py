@@ -1,13 +1,15 @@
 """kill -9 at random moments and at named points: what was acknowledged is in the file, and nothing happens twice.
 
     python tools/crash.py --kills 1000
+    python tools/crash.py --kills 1000 --restricted
     python tools/crash.py --kills 40 --control no-fence
 
 Workers lease, work, verify and end their leases in every way there is, on one file for each durability mode. Each is
 killed at a random moment, or kills itself at a point that it was told: around BEGIN and COMMIT, after a statement,
 within a commit, in a checkpoint, while opening or closing; some are stopped until after their lease has lapsed, and
-then speak. Some jobs kill every worker that takes them. Then the rest is worked off in peace, and the journals of all
-processes, the event logs and the file are held against the contract (`harness.checker`).
+then speak. Some jobs kill every worker that takes them. With `--restricted` jobs are in several scopes, which are
+served in turn, limits hold some back, an operator pauses some, and schedules make some. Then the rest is worked off in
+peace, and the journals of all processes, the event logs and the file are held against the contract (`harness.checker`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -37,41 +39,75 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the harness; return the exit status."""
-    from killing.crew import Crew  # noqa: PLC0415
+    from killing import unrestrained  # noqa: PLC0415
     from killing.sabotage import CONTROLS  # noqa: PLC0415
     from killing.verdict import judge_file  # noqa: PLC0415
+    from working import sabotage  # noqa: PLC0415
 
-    parser = report.parser("kill and stop workers until a promise breaks", CONTROLS)
+    every = {**CONTROLS, **sabotage.CONTROLS, **unrestrained.CONTROLS}
+    parser = report.parser("kill and stop workers until a promise breaks", every)
     options = _options(parser, arguments)
+    known = {**(sabotage.CONTROLS if options.workers_of else CONTROLS)}
+    if options.restricted:
+        known |= unrestrained.CONTROLS
+    if options.control not in {None, *known}:
+        at_work = "real workers" if options.workers_of else "verbs"
+        how = "with" if options.restricted else "without"
+        parser.error(f"--control {options.control} is not for {at_work} {how} --restricted")
     seed = report.seed_of(options)
-    told = report.Report(
-        "crash",
-        seed,
-        {"kills": options.kills, "workers": options.workers, "modes": len(options.durability)},
-        options.control,
-    )
+    size: dict[str, Figure] = {"kills": options.kills, "workers": options.workers, "modes": len(options.durability)}
+    if options.workers_of:
+        size["workers of"] = " ".join(options.workers_of)
+    if options.restricted:
+        size["restricted"] = "yes"
+    told = report.Report("crash", seed, size, options.control)
     logging.getLogger("litequeue").addHandler(logging.NullHandler())  # dead jobs are what this is about
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no worker and no file is left behind
     with tempfile.TemporaryDirectory(prefix="litequeue-crash-") as folder:
-        crews: list[Crew] = []
-        for number, durability in enumerate(options.durability):
-            place = Path(folder, durability)
-            place.mkdir()
-            kills = len(range(number, options.kills, len(options.durability)))
-            crew = Crew(place, seed, durability, size=options.workers, kills=kills, control=options.control)
+        crews = list(_crews(options, seed, Path(folder)))
+        for crew in crews:
             crew.run()
-            crews.append(crew)
             told.broken += crew.broken
-            report.say(f"{durability}: {crew.deaths.total()} killed, {crew.stops} stopped")
-        verdicts = [judge_file(crew.orders) for crew in crews]
+            report.say(f"{crew.orders.title}: {crew.deaths.total()} killed, {crew.stops} stopped")
+        verdicts = [judge_file(crew.orders, crew.slowest_start_s) for crew in crews]
     for verdict in verdicts:
         told.broken += verdict.broken
     _tell(told.tables, crews, verdicts)
     return told.finish(as_json=options.json)
 
 
+def _crews(options: argparse.Namespace, seed: int, folder: Path) -> Iterator[Crew]:
+    """Yield the crews, each with a folder of its own and its part of the kills."""
+    from killing.crew import Crew  # noqa: PLC0415
+    from killing.worker import Orders  # noqa: PLC0415
+    from working.crew import WorkersCrew  # noqa: PLC0415
+    from working.orders import WorkerOrders  # noqa: PLC0415
+
+    files = [(mode, durability) for mode in options.workers_of or [None] for durability in options.durability]
+    for number, (mode, durability) in enumerate(files):
+        place = folder / f"{mode or 'verbs'}-{durability}"
+        place.mkdir()
+        kills = len(range(number, options.kills, len(files)))
+        if mode is None:
+            orders = Orders(place, "", seed, durability, control=options.control, is_restricted=options.restricted)
+            yield Crew(orders, size=options.workers, kills=kills)
+        else:
+            orders = WorkerOrders(
+                place,
+                "",
+                seed,
+                durability,
+                control=options.control,
+                is_restricted=options.restricted,
+                mode=mode,
+                has_appointments=options.control is None,
+            )
+            yield WorkersCrew(orders, size=options.workers, kills=kills)
+
+
 def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
     from killing.worker import Durability  # noqa: PLC0415 - the environment comes first
+    from litequeue.worker.worker import Mode  # noqa: PLC0415
 
     modes = get_args(Durability)
     parser.add_argument(
@@ -83,11 +119,25 @@ def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -
     parser.add_argument(
         "--durability", nargs="+", choices=modes, default=list(modes), help="the modes, a file each (default: all)"
     )
+    parser.add_argument(
+        "--workers-of",
+        nargs="+",
+        choices=get_args(Mode),
+        default=[],
+        metavar="MODE",
+        help="let litequeue.Worker do the work in these modes (threads, processes, asyncio), a file for each with each "
+        "durability (default: processes that call the verbs themselves)",
+    )
+    parser.add_argument(
+        "--restricted",
+        action="store_true",
+        help="let limits, pauses, schedules and weights be in force, and jobs be in several scopes",
+    )
     return parser.parse_args(arguments)
 
 
 def _tell(tables: dict[str, list[dict[str, Figure]]], crews: Sequence[Crew], verdicts: Sequence[Verdict]) -> None:
-    modes = [crew.orders.durability for crew in crews]
+    modes = [crew.orders.title for crew in crews]
     points = sorted({point for crew in crews for point in crew.deaths})
     tables["processes killed"] = [
         {"where": point, **{mode: crew.deaths[point] for mode, crew in zip(modes, crews, strict=True)}}
@@ -110,23 +160,29 @@ def _tell(tables: dict[str, list[dict[str, Figure]]], crews: Sequence[Crew], ver
 def _figures(crew: Crew, verdict: Verdict) -> dict[str, Figure]:
     findings = verdict.findings
     calls = findings.calls
+    handled = sum(count for name, count in calls.items() if name.startswith("handle "))
+    of_workers = {"cancelled": findings.jobs["cancelled"], "handlers begun": handled} if handled else {}
     return {
-        "killed": crew.deaths.total(),
-        "stopped, most past their lease": crew.stops,
+        **crew.figures,
         "jobs": findings.jobs.total(),
         "completed": findings.jobs["completed"],
         "dead (poison and hopeless)": findings.jobs["dead"],
         "leases": findings.leases,
+        **of_workers,
         "jobs leased more than once": findings.repeated_jobs,
         "stale words refused": _count(calls, "refused"),
         "calls that found the file busy": _count(calls, "raised QueueBusy"),
         "calls of unknown outcome": _count(calls, "unknown"),
         "longest time without progress, s": round(verdict.longest_s, 2),
+        **findings.restrained,
     }
 
 
 def _count(calls: Counter[str], outcome: str) -> int:
-    return sum(count for name, count in calls.items() if name.endswith(f" {outcome}"))
+    """Count the calls that ended so; what a handler does is none."""
+    return sum(
+        count for name, count in calls.items() if name.endswith(f" {outcome}") and not name.startswith("handle ")
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python tools/demo.py [FOLDER]
 
-One job a file; four worker processes hash them; one of them is killed with SIGKILL while it holds leases, maintenance
-takes its jobs back, and the others do them. At the end every digest is computed again and compared. Exits with 1 when
-a file was not done, or its digest is wrong; a file that may not be read is a dead letter, and counted as one. Needs
+One job a file; four workers, each a process, hash them; one of them is killed with SIGKILL while it holds leases, and
+the others take its jobs back and do them. At the end every digest is computed again and compared. Exits with 1 when a
+file was not done, or its digest is wrong; a file that may not be read is a dead letter, and counted as one. It needs
 nothing but Python: the environment is made when it is missing.
 """
 
@@ -14,11 +14,11 @@ import argparse
 import hashlib
 import multiprocessing
 import os
-import signal
-import subprocess
 import sys
 import tempfile
+import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
-    from multiprocessing.synchronize import Event
 
     import litequeue
 
@@ -36,10 +35,9 @@ ROOT = Path(__file__).resolve().parent.parent
 LEFT_OUT = {b".git", b".venv", b"__pycache__", b".mypy_cache", b".ruff_cache", b".pytest_cache", b".hypothesis"}
 KIND = "file:hash"
 WORKERS = 4
-BATCH = 8
-LEASE_S = 2.0
-"""Short, so that the killed worker's jobs come back while you watch; a worker that lives extends its leases."""
-IDLE_S = 0.02
+CONCURRENCY = 8
+"""How many files each worker has in hand at once."""
+LOOK_S = 0.02
 CHUNK_BYTES = 1 << 22
 PAGE = 1000
 PATIENCE_S = 60.0
@@ -87,37 +85,29 @@ def run(folder: Path, files: list[bytes], database: Path) -> int:
         queue.set("backoff_base", 0.2, kind=KIND)
         queue.enqueue_many(litequeue.NewJob(KIND, path) for path in files)
         print(f"{counted(len(files), 'file')} of {folder}, one job each; {WORKERS} workers, one of them to be killed")
-        maintenance = subprocess.Popen(
-            [sys.executable, "-m", "litequeue", "--db", str(database), "maintain", "--every", "0.2"],
-            stdout=subprocess.DEVNULL,
-        )
         started = time.monotonic()
-        try:
-            killed_with = work_off(queue, folder, len(files))
-        finally:
-            maintenance.terminate()
-            maintenance.wait()
+        killed_with = work_off(queue, folder, len(files))
         return report(queue, folder, files, killed_with, time.monotonic() - started)
 
 
 def work_off(queue: litequeue.Queue, folder: Path, total: int) -> int:
-    """Let the workers drain the queue and kill one on the way; return how many leases it held."""
+    """Let the workers drain the queue and kill one on the way; return how many jobs it had in hand."""
     context = multiprocessing.get_context("spawn")
-    stop = context.Event()
     ours, theirs = context.Pipe()
-    victim = context.Process(target=hold, args=(queue.path, theirs), daemon=True)
+    victim = context.Process(target=sit, args=(queue.path, min(CONCURRENCY, total), theirs), daemon=True)
     victim.start()
     held: int = ours.recv()
     workers: list[BaseProcess] = [
-        context.Process(target=work, args=(queue.path, folder, stop), daemon=True) for _ in range(WORKERS - 1)
+        context.Process(target=work, args=(queue.path, folder), daemon=True) for _ in range(WORKERS - 1)
     ]
     for worker in workers:
         worker.start()
     try:
         follow(queue, victim, total)
     finally:
-        stop.set()
         victim.kill()
+        for worker in workers:
+            worker.terminate()  # SIGTERM: it finishes what it has in hand
         for worker in workers:
             worker.join()
     return held
@@ -145,54 +135,39 @@ def follow(queue: litequeue.Queue, victim: BaseProcess, total: int) -> None:
             if time.monotonic() - moved_at > PATIENCE_S:
                 print(f"\nno progress for {PATIENCE_S:g} s: giving up", file=sys.stderr)
                 return
-            time.sleep(IDLE_S)
+            time.sleep(LOOK_S)
 
 
-def hold(path: str, pipe: Connection) -> None:
-    """Be the victim: lease a batch, say so, and sit on it until the end comes."""
+def work(path: str, folder: Path) -> None:
+    """Be a worker, until told to stop; whoever leads of all of them takes back what the dead held."""
     import litequeue  # noqa: PLC0415 - in the spawned process
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    queue = litequeue.open(path, create=False)
-    leases = queue.lease_many(BATCH, [KIND], ttl=LEASE_S)
-    pipe.send(len(leases))
-    pipe.recv()
-
-
-def work(path: str, folder: Path, stop: Event) -> None:
-    """Be a worker: lease, hash, complete, until told to stop."""
-    import litequeue  # noqa: PLC0415 - in the spawned process
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, which then tells its workers
+    # Another try would not help an OSError: the file may not be read, or has gone.
+    handler = litequeue.Handler(partial(hash_file, folder=folder), permanent=OSError)
     with litequeue.open(path, create=False) as queue:
-        while not stop.is_set():
-            leases = queue.lease_many(BATCH, [KIND], ttl=LEASE_S)
-            if not leases:
-                stop.wait(IDLE_S)
-            for lease in leases:
-                do_one(queue, lease, leases, folder)
+        litequeue.Worker(queue, {KIND: handler}, concurrency=CONCURRENCY).run()
 
 
-def do_one(queue: litequeue.Queue, lease: litequeue.Lease, batch: list[litequeue.Lease], folder: Path) -> None:
-    """Hash one file and say so; keep the whole batch alive while a large file takes its time."""
-    from litequeue import LeaseConflict  # noqa: PLC0415 - in the spawned process
+def hash_file(lease: litequeue.Lease, folder: Path) -> str:
+    """Handle a job: return the digest of the file that it names."""
+    relative = lease.payload
+    assert isinstance(relative, bytes)  # noqa: S101 - for the type checker: `run` enqueued it
+    with (folder / os.fsdecode(relative)).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
-    digest = hashlib.sha256()
-    beat_at = time.monotonic()
-    try:
-        relative = lease.payload
-        assert isinstance(relative, bytes)  # noqa: S101 - for the type checker: `run` enqueued it
-        with (folder / os.fsdecode(relative)).open("rb") as file:
-            while chunk := file.read(CHUNK_BYTES):
-                digest.update(chunk)
-                if time.monotonic() - beat_at > LEASE_S / 4:
-                    queue.extend_many(batch[batch.index(lease) :])
-                    beat_at = time.monotonic()
-        lease.complete(digest.hexdigest())
-    except OSError as exc:  # another try would not help: the file may not be read, or has gone
-        lease.fail(f"{type(exc).__name__}: {exc}", retryable=False)
-    except LeaseConflict as exc:
-        print(f"\na lease was lost, another worker has the job: {exc}", file=sys.stderr)
+
+def sit(path: str, many: int, pipe: Connection) -> None:
+    """Be the victim: a worker whose handlers never end; say so when they have begun."""
+    import litequeue  # noqa: PLC0415 - in the spawned process
+
+    def forever(_: litequeue.Lease) -> None:
+        if begun.wait() == 0:
+            pipe.send(many)
+        pipe.recv()
+
+    begun = threading.Barrier(many)
+    with litequeue.open(path, create=False) as queue:
+        litequeue.Worker(queue, {KIND: forever}, concurrency=many, maintenance=False).run()
 
 
 def report(queue: litequeue.Queue, folder: Path, files: list[bytes], killed_with: int, seconds: float) -> int:

@@ -53,7 +53,7 @@ PATIENCE_S = 90.0
 """How long a trial may take before it counts as a hang; a healthy one takes a third of a second."""
 MOST_RSS_KIB = 400 * 1024
 _TELL_EVERY = 100
-_OURS = ("", "-wal", "-shm", "-lock", "-maintenance", "-bell", "-journal")
+_OURS = ("", "-wal", "-shm", "-lock", "-maintenance", "-schedules", "-bell", "-done", "-journal")
 _CHILD = Path(__file__).with_name("damage") / "child.py"
 
 

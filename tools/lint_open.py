@@ -25,8 +25,8 @@ ALLOWED = {
     ("sqlite/partial.py", "sync_folder"): "opens a folder, to sync what was moved into it",
     ("sqlite/gate.py", "_holders"): "reads the kernel's table of locks under /proc",
     ("sqlite/gate.py", "_is_at_work"): "reads the state of a process under /proc",
-    ("sqlite/kqueue.py", "Kqueue.arm"): "copies a descriptor of `<file>-bell`, a sidecar that SQLite never locks",
-    ("sqlite/gate.py", "open_sidecar"): "opens `<file>-lock` or `<file>-bell`, sidecars that SQLite never locks",
+    ("sqlite/kqueue.py", "Kqueue.arm"): "copies a descriptor of a bell, a sidecar that SQLite never locks",
+    ("sqlite/gate.py", "open_sidecar"): "opens `<file>-lock`, `-bell` or `-done`, sidecars that SQLite never locks",
 }
 
 OPENERS = frozenset(

@@ -8,6 +8,7 @@ command is a translation of one or a few verbs of `Queue`; an error is one line,
 from __future__ import annotations
 
 import io
+import os
 import sys
 
 import click
@@ -17,11 +18,17 @@ from litequeue.cli.commands import Root
 from litequeue.cli.copies import backup, restore
 from litequeue.cli.doctor import doctor
 from litequeue.cli.enqueue import enqueue, init
+from litequeue.cli.failures import GivenBack
 from litequeue.cli.jobs import jobs
 from litequeue.cli.maintain import maintain
+from litequeue.cli.outbox import outbox
+from litequeue.cli.pauses import pause, pauses, resume
+from litequeue.cli.schedule import schedule
 from litequeue.cli.settings import settings
 from litequeue.cli.stats import stats
 from litequeue.cli.target import Target
+from litequeue.cli.weight import weight
+from litequeue.cli.work import work
 
 
 @click.group(
@@ -49,13 +56,31 @@ def litequeue(context: click.Context, path: str | None) -> None:
     number with s, m, h or d.
 
     Ends with status 0 when it is done (an empty listing is, too), 1 after an error, which one line on standard error
-    tells, 2 for wrong usage, 3 when there was nothing to do (no line to enqueue, no job to retry, no upkeep due), 130
-    when it is interrupted.
+    tells, 2 for wrong usage, 3 when there was nothing to do (no line to enqueue, no job to retry or to work on, no
+    upkeep due), 130 when it is interrupted; `work` has a status of its own, 4.
     """
     context.obj = Target(path)
 
 
-for _command in (init, enqueue, jobs, stats, maintain, settings, doctor, backup, restore):
+COMMANDS = (
+    init,
+    enqueue,
+    work,
+    jobs,
+    schedule,
+    outbox,
+    stats,
+    maintain,
+    settings,
+    weight,
+    pause,
+    resume,
+    pauses,
+    doctor,
+    backup,
+    restore,
+)
+for _command in COMMANDS:
     litequeue.add_command(_command)
 
 
@@ -64,4 +89,19 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no error
-    litequeue(prog_name="litequeue")
+    try:
+        litequeue(prog_name="litequeue")
+    except SystemExit as end:
+        _drop_unwritten()
+        if end.code == GivenBack.exit_code:  # without waiting for threads: a handler that still runs must not
+            os._exit(GivenBack.exit_code)  # do so beside whoever has its job by now
+        raise
+
+
+def _drop_unwritten() -> None:
+    """Forget output that cannot be written, or the interpreter tries again at its end and changes the exit status."""
+    for name in ("stdout", "stderr"):
+        try:
+            getattr(sys, name).flush()
+        except (AttributeError, OSError, ValueError):  # not there, not writable, closed
+            setattr(sys, name, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import shlex
 import sys
 
 import click
@@ -16,9 +17,19 @@ from litequeue.cli.failures import Failure, Interrupted, Misuse
 from litequeue.cli.output import messages
 from litequeue.errors import LiteQueueError, UsageError
 
+_DB = "--db"
+
 
 class Command(click.Command):
     """A command whose epilog is examples, one a line."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options and arguments; of one that goes before the command, say so."""
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            raise _misplaced(ctx, exc, given) from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the examples as they are to be typed."""
@@ -29,6 +40,14 @@ class Group(click.Group):
     """A group of such commands, with examples of its own."""
 
     command_class = Command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the options and arguments; of one that goes before the command, say so."""
+        given = [*args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as exc:
+            raise _misplaced(ctx, exc, given) from None
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the examples as they are to be typed."""
@@ -59,6 +78,21 @@ class Root(Group):
             _drop_unwritten()
             place = "" if exc.filename is None else f" ({exc.filename})"
             raise Failure(f"{exc.strerror or exc}{place}") from exc
+
+
+def _misplaced(ctx: click.Context, exc: click.NoSuchOption, args: list[str]) -> click.ClickException:
+    """Return what to say of an unknown option: the line as it was meant, when it is the root's own `--db`."""
+    root = ctx.find_root()
+    if exc.option_name != _DB or ctx is root:
+        return exc
+    place = next(place for place, word in enumerate(args) if word == _DB or word.startswith(f"{_DB}="))
+    name, equals, value = args[place].partition("=")
+    rest = args[place + 1 :]
+    if not equals:
+        value, rest = (rest[0], rest[1:]) if rest else ("FILE", [])
+    commands = ctx.command_path.split(" ")[1:]
+    line = shlex.join([root.command_path, name, value, *commands, *args[:place], *rest])
+    return Misuse(f"{_DB} goes before the command: {line}")
 
 
 def _write_examples(examples: str | None, formatter: click.HelpFormatter) -> None:

@@ -31,6 +31,12 @@ class Interrupted(Failure):
     exit_code = 130
 
 
+class GivenBack(Failure):
+    """A worker had to give back jobs that still ran: status 4."""
+
+    exit_code = 4
+
+
 def nothing_to_do() -> NoReturn:
     """End with status 3."""
     raise click.exceptions.Exit(NOTHING_TO_DO)

@@ -17,6 +17,7 @@ from typing import NoReturn, ParamSpec, TypeVar, cast
 
 import click
 
+from litequeue.arguments import UNITS_S
 from litequeue.cli.failures import Failure, Misuse
 from litequeue.model import ANY, SYSTEM, Scope, SpecialScope
 
@@ -25,7 +26,6 @@ R = TypeVar("R")
 
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
-_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _CHUNK_BYTES = 65_536
 
 
@@ -49,7 +49,7 @@ def seconds(text: str) -> float:
         ValueError: it is neither.
     """
     found = _DURATION.fullmatch(text)
-    return number(text) if found is None else number(found[1]) * _UNITS_S[found[2]]
+    return number(text) if found is None else number(found[1]) * UNITS_S[found[2]]
 
 
 def duration_option(text: str) -> float:
@@ -68,14 +68,19 @@ def moment_option(text: str) -> datetime:
         raise click.BadParameter(f"{text!r} is not an ISO 8601 time, such as 2031-05-04T08:00:00+02:00") from None
 
 
-def scope_options(*, many: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def kind_option(help_text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Add `--kind`."""
+    return click.option("--kind", metavar="KIND", help=help_text)
+
+
+def scope_options(*, many: bool, default: str = "default") -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Add `--scope` and `--system`, and for commands that look at `many` scopes `--all-scopes`."""
 
     def decorate(command: Callable[P, R]) -> Callable[P, R]:
         if many:
             command = click.option("--all-scopes", is_flag=True, help="Every scope.")(command)
         command = click.option("--system", is_flag=True, help="The system's own scope, which has no name.")(command)
-        return click.option("--scope", metavar="NAME", help="Tenant or namespace.  [default: default]")(command)
+        return click.option("--scope", metavar="NAME", help=f"Tenant or namespace.  [default: {default}]")(command)
 
     return decorate
 

@@ -58,9 +58,9 @@ def jsonable(value: object, depth: int = 0) -> Json:
 def job_form(job: Job) -> dict[str, Json]:
     """Return a job by the names and in the units of contract §2: times are µs since the epoch, UTC."""
     form = {field.name: jsonable(getattr(job, field.name)) for field in fields(job) if field.name not in _STORED}
-    form["payload"] = _read(lambda: jsonable(job.payload))
-    form["result"] = _read(lambda: jsonable(job.result))
-    form["events"] = _read(lambda: [_event_form(event) for event in job.events])
+    form["payload"] = readable(lambda: jsonable(job.payload))
+    form["result"] = readable(lambda: jsonable(job.result))
+    form["events"] = readable(lambda: [_event_form(event) for event in job.events])
     return form
 
 
@@ -87,7 +87,8 @@ def _event_form(event: Event) -> dict[str, Json]:
     return {"at": event.at, "transition": str(event.transition), "detail": event.detail}
 
 
-def _read(decode: Callable[[], Json]) -> Json:
+def readable(decode: Callable[[], Json]) -> Json:
+    """Return what a stored value is, or why it cannot be read."""
     try:
         return decode()
     except RecordError as exc:

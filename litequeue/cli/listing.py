@@ -76,7 +76,7 @@ def _about(job: Job) -> str:
     """Say what matters of a job in this state: who has it, when it goes on, what went wrong."""
     match job.state:
         case JobState.LEASED:
-            parts = [f"until {utc(job.lease_deadline)} by {job.worker_id}"]
+            parts = [*_how_far(job), f"until {utc(job.lease_deadline)} by {job.worker_id}"]
         case JobState.RETRYABLE | JobState.SCHEDULED:
             parts = [f"due {utc(job.not_before)}"]
         case JobState.PENDING:
@@ -87,3 +87,9 @@ def _about(job: Job) -> str:
         parts.append(job.last_error)
     text = one_line(", ".join(parts))
     return text if len(text) <= _ABOUT_CHARS else f"{text[: _ABOUT_CHARS - 1]}…"
+
+
+def _how_far(job: Job) -> list[str]:
+    """Say what the checkpoints of a running job tell."""
+    told = [*([] if job.progress is None else [f"{job.progress:.0%}"]), *([] if job.note is None else [job.note])]
+    return [" ".join(told)] if told else []

@@ -1,19 +1,15 @@
 """`maintain`: upkeep of the file as a process of its own, until it is told to stop.
 
-Owns: the signals and the lines. The upkeep runs in a thread of its own, because a signal handler may interrupt the main
-thread anywhere, and what it then calls must not need a lock that this thread holds. Leaves out: what is due, who leads.
+Owns: the lines. Leaves out: signals (`running`), what is due, who leads.
 """
 
 from __future__ import annotations
 
 import logging
-import queue as waiting
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
-from types import FrameType
+from functools import partial
 
 import click
 
@@ -22,19 +18,14 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Misuse, nothing_to_do
 from litequeue.cli.input import duration_option
 from litequeue.cli.output import count_of, utc, warn
+from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_LOOK_S = 1.0
-"""Where a wait is not interrupted by signals (Windows), their handlers run when it ends."""
 _COUNTS = frozenset(field.name for field in fields(MaintenanceReport))
 """What the library's log says of a pass, each an attribute of the record."""
 _OF_THE_FILE = frozenset({"freed_bytes", "wal_pages", "wal_bytes", "wal_held_s"})
 """Those that are told in words of their own."""
 _log = logging.getLogger("litequeue.maintenance")
-
-Ending = waiting.SimpleQueue[BaseException | None]
-"""What ends the command: a signal or a finished run (`None`), or an error. A signal handler may put into it."""
 
 
 @click.command(
@@ -68,63 +59,20 @@ def maintain(target: Target, *, once: bool, every: float | None) -> None:
         if not report:
             nothing_to_do()
         return
-    ending: Ending = waiting.SimpleQueue()
-    with signals_into(ending), target.queue() as queue, _lines_of_passes(ending):
-        _run(Maintenance(queue), every, ending)
-
-
-def _run(maintenance: Maintenance, every: float | None, ending: Ending) -> None:
-    """Maintain until the first thing that ends it; raise it when it is an error."""
-
-    def work() -> None:
-        try:
-            maintenance.run(every)
-        except BaseException as exc:  # noqa: BLE001 - raised again below, in the main thread
-            ending.put(exc)
-        else:
-            ending.put(None)
-
-    thread = threading.Thread(target=work, name="litequeue-maintain")
-    thread.start()
-    try:
-        ended = _first(ending)
-    finally:
-        maintenance.stop()
-        thread.join()
-    if ended is not None:
-        raise ended
-
-
-def _first(ending: Ending) -> BaseException | None:
-    while True:
-        try:
-            return ending.get(timeout=_LOOK_S)
-        except waiting.Empty:
-            continue
+    with signals() as told, target.queue() as queue:
+        maintenance = Maintenance(queue)
+        with _lines_of_passes(maintenance):
+            told.heed(partial(maintenance.run, every), maintenance.stop)
 
 
 @contextmanager
-def signals_into(ending: Ending) -> Iterator[None]:
-    """Turn the signals that ask a process to end into an ending; once they have, they say nothing new."""
-    is_told = False
+def _lines_of_passes(maintenance: Maintenance) -> Iterator[None]:
+    """Print what the library logs of its passes, and let it log as much as a person wants to know.
 
-    def handle(_number: int, _frame: FrameType | None) -> None:
-        nonlocal is_told
-        is_told = True
-        ending.put(None)  # SimpleQueue.put is reentrant: it may interrupt itself
-
-    before = {number: signal.signal(number, handle) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_IGN if is_told else handler)
-
-
-@contextmanager
-def _lines_of_passes(ending: Ending) -> Iterator[None]:
-    """Print what the library logs of its passes, and let it log as much as a person wants to know."""
-    handler = _Lines(ending)
+    Raises:
+        OSError: nobody could read a line; that was the end of the maintenance.
+    """
+    handler = _Lines(maintenance)
     before = _log.level, _log.propagate
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
@@ -135,26 +83,37 @@ def _lines_of_passes(ending: Ending) -> Iterator[None]:
         _log.removeHandler(handler)
         _log.setLevel(before[0])
         _log.propagate = before[1]
+    if handler.error is not None:
+        raise handler.error
 
 
 class _Lines(logging.Handler):
     """Prints a pass that did something on standard output, everything else on standard error."""
 
-    def __init__(self, ending: Ending) -> None:
+    def __init__(self, maintenance: Maintenance) -> None:
         super().__init__()
-        self._ending = ending
+        self._maintenance = maintenance
+        self.error: OSError | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print a line; when nobody can read it, that is the end."""
-        said = vars(record)
         try:
-            if said.keys() >= _COUNTS:
-                report = MaintenanceReport(**{name: said[name] for name in _COUNTS})
-                click.echo(f"{utc(int(record.created * 1_000_000))} {_text(report)}")
-            else:
+            report = report_of(record)
+            if report is None:
                 warn(record.getMessage())
+            else:
+                click.echo(f"{utc(int(record.created * 1_000_000))} {report}")
         except OSError as exc:
-            self._ending.put(exc)
+            self.error = exc
+            self._maintenance.stop()
+
+
+def report_of(record: logging.LogRecord) -> str | None:
+    """Return what a record of the library's log says of a pass, in words; `None` when it tells of something else."""
+    said = vars(record)
+    if not said.keys() >= _COUNTS:
+        return None
+    return _text(MaintenanceReport(**{name: said[name] for name in _COUNTS}))
 
 
 def _text(report: MaintenanceReport) -> str:

@@ -99,7 +99,7 @@ def warn(text: str) -> None:
 def messages() -> Iterator[None]:
     """Show what the library logs as lines on standard error, warnings and worse."""
     logger = logging.getLogger("litequeue")
-    handler = _Messages()
+    handler = Messages()
     logger.addHandler(handler)
     try:
         yield
@@ -107,7 +107,7 @@ def messages() -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-class _Messages(logging.Handler):
+class Messages(logging.Handler):
     """Turns log records into lines; a traceback in one is left out."""
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -6,6 +6,8 @@ none; a command that does not make the file says when it is not there.
 
 from __future__ import annotations
 
+import os
+import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from dataclasses import dataclass
 import click
 
 import litequeue
-from litequeue.cli.failures import Misuse
+from litequeue.cli.failures import Failure, Misuse
 from litequeue.cli.output import warn
 
 
@@ -40,12 +42,19 @@ class Target:
 
         Raises:
             Misuse: no file was named.
+            Failure: it is not there; the line says how to make it.
             LiteQueueError: it cannot be opened; see `litequeue.open`.
         """
         path = self.required_path()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            queue = litequeue.open(path, create=create)
+            try:
+                queue = litequeue.open(path, create=create)
+            except litequeue.CannotOpen as exc:
+                if create or os.path.lexists(path):
+                    raise
+                made_by = f"litequeue --db {shlex.quote(path)} init"
+                raise Failure(f"{exc}; make it with `{made_by}`") from exc
         for warning in caught:
             warn(f"warning: {warning.message}")
         with queue:

@@ -55,12 +55,15 @@ class Marks(NamedTuple):
     holder_id: int | None
     settings: Settings
     rings: bool
+    has_ended: bool
+    taken_bytes: int
 
 
 class Context(Reader):
     """One open write transaction."""
 
     __slots__ = (
+        "_changes",
         "_holder_id",
         "_new_holder",
         "after_commit",
@@ -68,6 +71,7 @@ class Context(Reader):
         "dropped",
         "epoch",
         "fate",
+        "has_ended",
         "is_synced",
         "keeps_jobs",
         "leases",
@@ -102,6 +106,7 @@ class Context(Reader):
         """Whether a job that is made here is as safe as the mode says (contract §7)."""
         self.is_synced = is_synced
         """Whether the commit waits for the disk."""
+        self._changes = connection.total_changes()
         self.epoch = epoch
         """Of the handle; a forked child's is another one."""
         self.stage = Stage.OPEN
@@ -115,13 +120,12 @@ class Context(Reader):
         self.after_commit: list[Callable[[], None]] = []
         """What objects in memory are to hear once this has committed."""
         self.dropped: list[Lease] = []
-        """Found to be held no longer: forgotten once this has committed, or when it was a single verb that failed.
-
-        A savepoint that was rolled back does not matter: what was found rests on what came before it.
-        """
+        """Found to be held no longer: forgotten once this has committed; those that are `lost` by then, at once."""
         self.dead_letters: list[DeadLetter] = []
         self.rings = False
         """Whether this made work ready, so that waiting processes are to hear of it once this has committed."""
+        self.has_ended = False
+        """Whether this ended a job, so that those who wait for that are to hear of it."""
         self.shared: list[Request] = []
         """Verbs of other threads that are done here too."""
         self.fate: Callable[[], Exception] | None = NotDone
@@ -170,6 +174,8 @@ class Context(Reader):
             self._holder_id,
             self.settings,
             self.rings,
+            self.has_ended,
+            self.room.taken_bytes,
         )
 
     def back_to(self, marks: Marks) -> None:
@@ -182,6 +188,23 @@ class Context(Reader):
         self._holder_id = marks.holder_id
         self.settings = marks.settings
         self.rings = marks.rings
+        self.has_ended = marks.has_ended
+        self.room.back_to(marks.taken_bytes)
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether nothing has been written here so far: then what is found is so, whatever becomes of this."""
+        return self.connection.total_changes() == self._changes
+
+    def drop(self, lease: Lease) -> None:
+        """Hear that a lease is found to hold its job no longer.
+
+        It is lost at once, for good, when that rests on what others have committed; but when it may rest on what was
+        written here (`tx.cancel`, then `tx.complete`), only once this has committed.
+        """
+        self.dropped.append(lease)
+        if self.is_unchanged:
+            lease.found_lost()
 
     def void_leases(self) -> None:
         """Mark the leases taken here as never taken: the transaction did not commit."""

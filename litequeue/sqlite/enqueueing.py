@@ -81,7 +81,7 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
         else:
             plain_bytes += len(job.payload)
     if plain_bytes:  # before anything is written: a large batch fills the disk before it is committed
-        _check_reserve(context, plain_bytes)
+        check_reserve(context, plain_bytes)
     changes = context.connection.total_changes()
     results: list[Enqueued] = []
     plain: list[tuple[UUID, Encoded]] = []
@@ -96,14 +96,21 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
     insert(context, plain)
     if context.connection.total_changes() > changes:
         if has_named:  # they may have been there already, and a repetition is answered on a full disk too
-            _check_reserve(context, named_bytes)
-        if context.settings.max_bytes is not None:
-            _check_max_bytes(context, context.settings.max_bytes)
-    elif context.is_synced:
-        # The job that is answered with may be another handle's, of a mode that has not synced it: this answer promises
-        # more. SQLite syncs the log with a commit that has something to write.
-        context.write(SQL.settings_changed, ())
+            check_reserve(context, named_bytes)
+        check_max_bytes(context)
+    else:
+        sync_what_is_there(context)
     return results
+
+
+def sync_what_is_there(context: Context) -> None:
+    """Let a commit that answers with what is there already be as safe as one that makes it.
+
+    What is there may be another handle's, of a mode that has not synced it. SQLite syncs the log with a commit that has
+    something to write.
+    """
+    if context.is_synced:
+        context.write(SQL.settings_changed, ())
 
 
 def check_size(context: Context, encoded: bytes, *what: str) -> None:
@@ -117,16 +124,27 @@ def check_size(context: Context, encoded: bytes, *what: str) -> None:
         raise PayloadError(f"{' '.join(what)} has {len(encoded):,} bytes encoded; max_payload allows {most:,}")
 
 
-def _check_reserve(context: Context, payload_bytes: int) -> None:
-    """Make sure that there is room on the disk: in the log now, and in the file when the log is copied back."""
+def check_reserve(context: Context, payload_bytes: int) -> None:
+    """Make sure that there is room on the disk: in the log now, and in the file when the log is copied back.
+
+    Raises:
+        QueueFull: there is not.
+    """
     if not context.room.take(2 * payload_bytes):
         raise QueueFull(
             f"{payload_bytes:,} bytes more would touch the {FREE_SPACE_RESERVE_BYTES:,} kept free on the disk"
         )
 
 
-def _check_max_bytes(context: Context, most: int) -> None:
-    """Hold what has just been written, and is not committed yet, against the limit; what raises is rolled back."""
+def check_max_bytes(context: Context) -> None:
+    """Hold what has just been written, and is not committed yet, against the limit; what raises is rolled back.
+
+    Raises:
+        QueueFull: `max_bytes` is passed.
+    """
+    most = context.settings.max_bytes
+    if most is None:
+        return
     used: int = context.all(SQL.pages_used)[0][0]
     if used > most:
         raise QueueFull(f"the queue would use {used:,} bytes; max_bytes allows {most:,}")
@@ -147,6 +165,8 @@ def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
                     return Enqueued(job_id, created=False)
                 case Repeat.REQUEUE:
                     dead = same
+        elif context.one(SQL.outbox_message, job_id.bytes) is not None:
+            raise DuplicateJob(f"job {job_id} would have the id of a message in an outbox", job_id=job_id)
     if job.idempotency_key is not None:
         answer = _enqueue_keyed(context, job, job.idempotency_key)
         if answer is not None:

@@ -18,8 +18,9 @@ import apsw
 from litequeue.clock import Clock, SystemClock
 from litequeue.diagnosis import Finding, Severity
 from litequeue.errors import CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
-from litequeue.settings import SPECS, Settings, check
-from litequeue.sqlite import invariants, schema, settings_table
+from litequeue.model import JobState
+from litequeue.settings import MAX_WEIGHT, SPECS, Settings, check
+from litequeue.sqlite import examining_schedules, invariants, schema, settings_table
 from litequeue.sqlite.connection import pragma, why_not
 from litequeue.sqlite.failures import translate
 from litequeue.sqlite.findings import Tally
@@ -142,6 +143,13 @@ class _Walk:
         for what, statement, look in relations:
             with _readable(self._tally, what):
                 self._relation(statement, look)
+        with _readable(self._tally, "the outboxes"):
+            self._outboxes()
+        with _readable(self._tally, "what limits count"):
+            self._slots()
+
+        with _readable(self._tally, "the schedules"):
+            self._schedules()
 
     def _jobs(self) -> None:
         after: tuple[object, ...] | None = ("", -1, -1, -1, b"")
@@ -167,6 +175,10 @@ class _Walk:
                 tally.add("job.body", job_id=job.job_id)
             if job.checkpoints > 0 and not job.has_continuation:
                 tally.add("continuation.missing", job_id=job.job_id)
+            if job.state == JobState.LEASED:
+                for pool in reader.settings.limits.pools(job.kind, job.scope):
+                    if reader.one(SQL.slot_exists, pool.kind, pool.scope, job.job_id) is None:
+                        tally.add("slot.missing", job_id=job.job_id)
             self._waiting.see(reader, job, events or [])
         except (AttributeError, TypeError, ValueError) as exc:  # the file holds what no table allows
             tally.add("job.values", str(exc), job_id=job.job_id)
@@ -199,6 +211,44 @@ class _Walk:
     def _rerun(self, job_id: bytes, leases: int) -> None:
         if not leases:
             self._tally.add("rerun.orphan", job_id=job_id)
+
+    def _outboxes(self) -> None:
+        after: tuple[str, str, int] | None = ("", "", 0)
+        while after is not None:
+            with _snapshot(self._connection):
+                rows: list[Values] = self._connection.execute(SQL.examined_outbox, (*after, PAGE)).fetchall()
+            for *_, job_id, waits, is_behind, has_job in rows:
+                if waits != is_behind or (waits and has_job):
+                    self._tally.add("outbox.order", job_id=job_id)
+                elif not waits and not has_job:
+                    self._tally.add("outbox.missing", job_id=job_id)
+            after = rows[-1][:3] if len(rows) == PAGE else None
+
+    def _slots(self) -> None:
+        after: tuple[str, str, bytes] | None = ("", "", b"")
+        while after is not None:
+            with _snapshot(self._connection):
+                limits = self._reader().settings.limits
+                rows: list[Values] = self._connection.execute(SQL.examined_slots, (*after, PAGE)).fetchall()
+            for kind, counted_in, job_id, kind_of_job, scope in rows:
+                pools = () if kind_of_job is None else limits.pools(kind_of_job, scope)
+                if not any((pool.kind, pool.scope) == (kind, counted_in) for pool in pools):
+                    self._tally.add("slot.orphan", job_id=job_id)
+            after = rows[-1][:3] if len(rows) == PAGE else None
+
+    def _schedules(self) -> None:
+        after: str | None = ""
+        total = 0
+        while after is not None:
+            with _snapshot(self._connection):
+                reader = self._reader()
+                rows: list[Values] = self._connection.execute(SQL.examined_schedules, (after, PAGE)).fetchall()
+                for found in rows:
+                    examining_schedules.look_over(reader, found, self._tally)
+            total += len(rows)
+            after = rows[-1][0] if len(rows) == PAGE else None
+        if total:
+            self._tally.add("schedule.count", f"{total:,}")
 
     def _reader(self) -> Reader:
         """Return what a page is held against: the time, the lease clock and the settings of its snapshot."""
@@ -251,19 +301,28 @@ def _settings(connection: apsw.Connection, tally: Tally) -> None:
         tally.add("host.rows")
     own: list[Values] = connection.execute(SQL.settings).fetchall()
     by_kind: list[Values] = connection.execute(SQL.kind_settings).fetchall()
-    for kind, name, value in ((None, *row) for row in own):
-        _setting(tally, kind, name, value)
-    for kind, name, value in by_kind:
-        _setting(tally, kind, name, value)
+    by_scope: list[Values] = connection.execute(SQL.scope_settings).fetchall()
+    rows = [(None, None, *row) for row in own] + [(None, *row) for row in by_kind]
+    rows += [(scope, kind or None, name, value) for scope, kind, name, value in by_scope]
+    for row in rows:
+        _setting(tally, *row)
+    weights: list[Values] = connection.execute(SQL.weights).fetchall()
+    for scope, weight in weights:
+        if not isinstance(scope, str) or not isinstance(weight, int) or not 1 < weight <= MAX_WEIGHT:
+            tally.add("setting.value", f"the weight of {scope!r} is {weight!r}")
+    turns: list[Values] = connection.execute(SQL.turns).fetchall()
+    for scope, served in turns:
+        if not isinstance(scope, str) or not isinstance(served, int) or not 0 < served <= MAX_WEIGHT:
+            tally.add("turn.values", f"{scope!r} has been served {served!r}")
 
 
-def _setting(tally: Tally, kind: str | None, name: str, value: float | str | None) -> None:
+def _setting(tally: Tally, scope: str | None, kind: str | None, name: str, value: float | str | None) -> None:
     if name not in SPECS:
         tally.add("setting.unknown", name)
         return
     try:
-        check(name, settings_table.loaded(name, value), kind)
-    except UsageError as exc:
+        check(name, settings_table.loaded(name, value), kind, scope)
+    except (UsageError, StorageCorrupt) as exc:
         tally.add("setting.value", str(exc))
 
 

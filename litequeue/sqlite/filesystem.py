@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Callable
 from typing import Literal
 
 FREE_SPACE_RESERVE_BYTES = 16 * 2**20
@@ -91,27 +92,54 @@ def free_bytes(folder: str) -> int | None:
 
 
 class Room:
-    """The free space under a file, asked for at most ten times a second."""
+    """The free space under a file, asked for at most ten times a second.
 
-    __slots__ = ("_asked_at", "_folder", "_free")
+    It is asked for between transactions only: what an open one has taken is not on the disk, or not all of it. What the
+    write-ahead log owes to the file is not free.
+    """
 
-    def __init__(self, folder: str) -> None:
+    __slots__ = ("_asked_at", "_folder", "_free", "_may_ask", "_owed_bytes", "taken_bytes")
+
+    def __init__(self, folder: str, owed_bytes: Callable[[], int]) -> None:
         self._folder = folder
+        self._owed_bytes = owed_bytes
         self._asked_at = -1.0
         self._free: int | None = None
+        self._may_ask = True
+        self.taken_bytes = 0
+        """What the present transaction has taken."""
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._may_ask = True
+        self.taken_bytes = 0
 
     def take(self, size_bytes: int) -> bool:
         """Set room for so much aside until the disk is asked again; tell whether the reserve stays whole."""
-        moment = time.monotonic()
-        if moment - self._asked_at > _ASK_EVERY_S or self._asked_at < 0:
-            self._free = free_bytes(self._folder)
-            self._asked_at = moment
+        if self._may_ask:
+            self._may_ask = False
+            moment = time.monotonic()
+            if moment - self._asked_at > _ASK_EVERY_S or self._asked_at < 0:
+                free = free_bytes(self._folder)
+                self._free = None if free is None else free - self._owed_bytes()
+                self._asked_at = moment
         if self._free is None:
             return True
         if size_bytes > self._free - FREE_SPACE_RESERVE_BYTES:
             return False
         self._free -= size_bytes
+        self.taken_bytes += size_bytes
         return True
+
+    def back_to(self, taken_bytes: int) -> None:
+        """Give back what was taken beyond this, as it has been undone."""
+        if self._free is not None:
+            self._free += self.taken_bytes - taken_bytes
+        self.taken_bytes = taken_bytes
+
+    def ask_again(self) -> None:
+        """Let the next transaction ask, however lately one has: the file gives room back to the disk."""
+        self._asked_at = -1.0
 
     def is_short(self) -> bool:
         """Whether so little is free that what the file does not need should go back to the disk."""

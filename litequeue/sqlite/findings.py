@@ -89,7 +89,28 @@ CATALOGUE: dict[str, Sort] = {
     ),
     "continuation.missing": Sort(_PROBLEM, "a lease has counted checkpoints, and there is none"),
     "continuation.progress": Sort(_PROBLEM, "a progress is outside 0 to 1"),
+    "outbox.order": Sort(_PROBLEM, "a message of an outbox waits behind none, or is a job before its turn"),
+    "outbox.missing": Sort(_PROBLEM, "the first message of a key has no job, so that those behind it stand still"),
     "rerun.orphan": Sort(_PROBLEM, "a trigger waits for the end of a run that is not running"),
+    "slot.orphan": Sort(
+        _PROBLEM,
+        "a limit counts what is not leased, or not its own",
+        "what a limit counts is told by the leased jobs, from which it is counted anew",
+    ),
+    "slot.missing": Sort(
+        _PROBLEM,
+        "a limit does not count a leased job of its own",
+        "what a limit counts is told by the leased jobs, from which it is counted anew",
+    ),
+    # --- schedules
+    "turn.values": Sort(_PROBLEM, "whose turn it is has a value that no queue writes"),
+    "schedule.values": Sort(_PROBLEM, "a schedule has a value that no queue writes"),
+    "schedule.payload": Sort(_PROBLEM, "the payload of a schedule cannot be read"),
+    "schedule.foreign": Sort(_WARNING, "a schedule cannot be fired by a process like this one"),
+    "schedule.late": Sort(
+        _WARNING, "schedules are due and nobody fires them: no maintenance, no worker and no run_schedules"
+    ),
+    "schedule.count": Sort(_FACT, "schedules"),
     "lease.holder": Sort(_WARNING, "a live lease names a holder that is not registered"),
     # --- what waits
     "lease.lapsed": Sort(

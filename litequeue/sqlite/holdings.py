@@ -48,6 +48,10 @@ class Holdings:
         """Remember what a transaction has taken and ended."""
         for lease in context.leases:
             self.leases[lease.raw_job_id] = lease.fence
+        for lease in context.settled:
+            lease.found_settled()
+        for lease in context.dropped:
+            lease.found_lost()
         for ended in (context.settled, context.dropped):
             if ended:
                 self.forget(ended)

@@ -1,8 +1,8 @@
 """Leadership: one process, or one thread of it, does something for a file while the others stand by.
 
-Owns: an advisory lock on a sidecar `<file>-NAME`, which the kernel gives up the moment its holder dies. Invariant: a
-forked child never keeps its parent's lock alive. Where `fcntl` does not exist everybody leads, so only work that is
-safe beside itself may be led by it.
+Owns: an advisory lock on a sidecar `<file>-NAME`, which the kernel gives up the moment its holder dies. Invariants: a
+forked child never keeps its parent's lock alive; who leads holds the lock of the sidecar that stands at its path. Where
+`fcntl` does not exist everybody leads, so only work that is safe beside itself may be led by it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from litequeue.errors import CannotOpen
+from litequeue.errors import CannotOpen, LeadershipLost
 from litequeue.sqlite import forks
 from litequeue.sqlite.gate import open_sidecar
 
@@ -34,9 +34,17 @@ class Leadership:
         """Lead, if nobody else does; tell whether this one leads now. Never waits.
 
         Raises:
+            LeadershipLost: this one led, and its sidecar was replaced or removed; it leads no more.
             CannotOpen: the sidecar cannot be opened or made.
         """
-        if self._is_leading or fcntl is None:
+        if fcntl is None:
+            return True
+        if self._descriptor is not None and not self._is_at_its_path(self._descriptor):
+            has_led = self._is_leading
+            self.give()
+            if has_led:
+                raise LeadershipLost(self._path)
+        if self._is_leading:
             return True
         if self._descriptor is None:
             try:
@@ -47,8 +55,8 @@ class Leadership:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        self._is_leading = True
-        return True
+        self._is_leading = self._is_at_its_path(self._descriptor)  # it may have gone between the opening and the lock
+        return self._is_leading
 
     def give(self) -> None:
         """Let another one lead."""
@@ -57,6 +65,12 @@ class Leadership:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+
+    def _is_at_its_path(self, descriptor: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(descriptor), os.stat(self._path))
+        except OSError:
+            return False
 
     def before_fork(self) -> None:
         """Nothing to do before a fork."""

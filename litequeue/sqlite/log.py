@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import cast
 
 import apsw
 
@@ -17,6 +18,7 @@ from litequeue.clock import Clock
 from litequeue.sqlite import opening
 from litequeue.sqlite.connection import CHECKPOINT_PAGES, Patience
 from litequeue.sqlite.gate import Gate
+from litequeue.sqlite.statements import SQL
 
 _AGAIN_PAGES = 1000
 """A checkpoint that did not make the log begin anew is tried again after so many more pages."""
@@ -36,6 +38,8 @@ class Log:
         self._path = path
         self._clock = clock
         self._pages = 0
+        self._seen_pages: int | None = None
+        """How many there were after the last commit of this handle; `None` before the first."""
         self._copy_back_at = CHECKPOINT_PAGES
         self._held_at: int | None = None
         """Up to which page a reader lets the log be copied back; `None` when the whole of it was."""
@@ -52,6 +56,16 @@ class Log:
     def held_us(self) -> int:
         """How long one reader, at the least, has kept the log from being copied back, as far as this handle knows."""
         return 0 if self._held_at is None else self._clock.monotonic_us() - self._held_since_us
+
+    def owed_bytes(self, connection: apsw.Connection) -> int:
+        """Return by how much the file is to grow when the log is copied back, where a reader has let it become long.
+
+        It is 0 for one of an ordinary length, which the reserve on the disk is large enough for.
+        """
+        if self._seen_pages is not None and self._seen_pages < CHECKPOINT_PAGES + _AGAIN_PAGES:
+            return 0
+        whole_bytes = cast("int", connection.execute(SQL.file_size).fetchall()[0][0])
+        return max(0, whole_bytes - opening.size_of(self._path))
 
     def watch(self, connection: apsw.Connection) -> None:
         """Hear of every commit of a connection."""
@@ -134,5 +148,5 @@ class Log:
 
     def _on_commit(self, _connection: apsw.Connection, _name: str, pages: int) -> int:
         """SQLite's hook after a commit has reached the log."""
-        self._pages = pages
+        self._pages = self._seen_pages = pages
         return apsw.SQLITE_OK

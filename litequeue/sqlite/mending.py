@@ -33,7 +33,8 @@ def reindex(context: Context) -> None:
     Raises:
         apsw.ConstraintError: two active jobs have the same key; nothing was changed.
     """
-    context.connection.execute("REINDEX litequeue_job").fetchall()
+    for table in ("litequeue_job", "litequeue_schedule"):
+        context.connection.execute(f"REINDEX {table}").fetchall()
 
 
 def remove_outcomes(context: Context) -> int:

@@ -7,13 +7,14 @@ whose retention is 0 goes at once; a trigger that `reset` kept during a run beco
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from litequeue import codec, rules
 from litequeue.ids import new_job_ids
 from litequeue.model import JobState, Transition, lease_summary
 from litequeue.rules import Move, TriggerFate
+from litequeue.sqlite import relaying, slots
 from litequeue.sqlite.context import Context, DeadLetter
 from litequeue.sqlite.inserting import Encoded, insert
 from litequeue.sqlite.reader import Reader
@@ -36,13 +37,14 @@ class Trigger(NamedTuple):
 
 
 def apply(  # noqa: C901, PLR0912 - one pass over a batch, where calls would cost as much as what they do
-    context: Context, moves: Iterable[tuple[Row, Move]], results: Sequence[bytes | None] | None = None
+    context: Context, moves: Sequence[tuple[Row, Move]], results: Sequence[bytes | None] | None = None
 ) -> None:
     """Move each row to where its decision says; `results` go with completions, in the same order."""
     moved: list[Values] = []
     removed: list[Row] = []
     waiting: list[tuple[str, int | None]] = []
     triggered: list[tuple[Row, Move, Trigger]] = []
+    delivered: list[Row] = []
     encoded: dict[Events, bytes] = {}
     for index, (row, decided) in enumerate(moves):
         move = decided
@@ -55,27 +57,32 @@ def apply(  # noqa: C901, PLR0912 - one pass over a batch, where calls would cos
         if row.checkpoints:
             context.write(SQL.continuation_remove, (row.job_id,))
         to = move.to
-        if to.is_terminal and retention_us(context, row.kind, to, row.idempotency_key) == 0:
+        is_end = to.is_terminal
+        context.has_ended |= is_end
+        if is_end and retention_us(context, row.kind, to, row.idempotency_key) == 0:
             removed.append(row)  # a completed key is kept for its window
         else:
-            events = move.events
-            if row.beats or row.checkpoints:
-                events = (*lease_summary(row.beats, row.checkpoints), *events)
+            events = ending(row, move)
             more = encoded.get(events)
             if more is None:
                 more = encoded[events] = _encoded(context, events)
             make_room(context, row, len(more))
             fixed = (to, move.attempts, move.reaps, move.not_before, move.expires_at, move.finished_at, more)
             moved.append((*fixed, *row.key, row.worker_id, row.lease_generation))
-            _write_outcome(context, row, move, None if results is None else results[index])
+            write_outcome(context, row, move, None if results is None else results[index])
+            if is_end and to is not JobState.DEAD and row.scope.startswith(relaying.SCOPE_PREFIX):
+                delivered.append(row)
         if to.is_waiting:
             waiting.append((row.scope, move.not_before))
         elif to is JobState.DEAD:
             context.dead_letters.append(DeadLetter(row.uuid, row.kind, move.error or ""))
     announce(context, waiting)
+    if context.settings.has_limits:
+        slots.give(context, [row for row, _ in moves if row.state == JobState.LEASED])
     if moved:
         context.write_exactly(SQL.move, moved)
     remove(context, removed)
+    relaying.advance(context, delivered)
     for row, move, trigger in triggered:
         _pull(context, row, move, trigger)
 
@@ -88,6 +95,7 @@ def remove(context: Context, rows: Sequence[Row]) -> None:
     ids = [(row.job_id,) for row in rows]
     context.cursor.executemany(SQL.body_remove, ids)
     context.cursor.executemany(SQL.outcome_remove, ids)
+    relaying.advance(context, rows)
 
 
 def event_bytes(context: Context, row: Row, events: Events) -> bytes:
@@ -144,7 +152,14 @@ def rekey(
     context.write_exactly(SQL.body_replace, [(priority, created_at, payload, row.job_id)])
 
 
-def _write_outcome(context: Context, row: Row, move: Move, result: bytes | None) -> None:
+def ending(row: Row, move: Move) -> Events:
+    """Return what is logged of a move: first, in one line each, the heartbeats and checkpoints of a lease that ends."""
+    if row.beats or row.checkpoints:
+        return (*lease_summary(row.beats, row.checkpoints), *move.events)
+    return move.events
+
+
+def write_outcome(context: Context, row: Row, move: Move, result: bytes | None = None) -> None:
     """Keep what the ended run left; a success without a result clears the error of an earlier one."""
     if move.error is not None:
         error = codec.clip(move.error, codec.MAX_ERROR_BYTES)

@@ -10,6 +10,7 @@ import contextlib
 import logging
 import os
 import warnings
+from dataclasses import replace
 from typing import cast
 
 import apsw
@@ -53,6 +54,18 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
             f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=3
         )
     return place
+
+
+def again(place: Place) -> Place:
+    """Return how a file that has been opened is opened once more: it is not made anew, nor is anything beside it.
+
+    Raises:
+        CannotOpen: it is gone, or may not be opened any more.
+    """
+    reason_not = connections.why_not(place.path, create=False)
+    if reason_not is not None:
+        raise CannotOpen(place.path, reason_not)
+    return replace(place, create=False)
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
@@ -175,5 +188,6 @@ def _notice_boot(connection: apsw.Connection, place: Place, clock: Clock) -> Non
         elif reader.all(SQL.host)[0][0] != boot_id:
             latest: int = reader.all(SQL.latest_deadline)[0][0] or 0
             connection.execute(SQL.host_booted, (boot_id, latest + 1 - clock.monotonic_us()))
+            connection.execute(SQL.buckets_booted, (latest + 1,))
             connection.execute(SQL.holders_clear)
             connection.execute(SQL.settings_changed)

@@ -30,3 +30,8 @@ class Place:
     def bell_path(self) -> str:
         """The sidecar that tells waiting processes of new work."""
         return f"{self.path}-bell"
+
+    @property
+    def done_path(self) -> str:
+        """The sidecar that tells who waits for the end of a job; there since somebody first did."""
+        return f"{self.path}-done"

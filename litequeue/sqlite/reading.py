@@ -15,12 +15,15 @@ from uuid import UUID
 
 from litequeue import codec
 from litequeue.errors import JobNotFound, StorageCorrupt
+from litequeue.limits import ALL_KINDS
 from litequeue.model import Job, JobState, Stats, public_scope
 from litequeue.sqlite import upkeep
-from litequeue.sqlite.leasing import kinds_of_prefix, prefix_end
+from litequeue.sqlite.admission import Admission
+from litequeue.sqlite.leasing import prefix_end, ready_kinds
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.turns import ready_scopes
 
 Place = tuple[str, int, int, int, bytes]
 """A job's full key: where a page goes on after."""
@@ -124,28 +127,52 @@ def stats(reader: Reader, scope: str | None) -> Stats:
     )
 
 
-def may_lease(reader: Reader, scope: str, kinds: tuple[str, ...] | None) -> bool:
-    """Tell whether a lease call could find or move anything: ready, due, lapsed or overdue jobs."""
-    if kinds is None:
-        is_ready = reader.one(SQL.any_ready, scope) is not None
-    else:
-        is_ready = any(_has_ready(reader, scope, kind_filter) for kind_filter in kinds)
-    return is_ready or upkeep.has_lapsed(reader) or upkeep.has_due(reader, scope) or upkeep.has_overdue(reader, scope)
+def may_lease(reader: Reader, scope: str | None, kinds: tuple[str, ...] | None) -> bool:
+    """Tell whether a lease call could find or move anything, in a scope or in any: ready, due, lapsed, overdue jobs."""
+    return _may_lease(reader, scope, kinds, _admission(reader))
 
 
-def until_work(reader: Reader, scope: str, kinds: tuple[str, ...] | None) -> float:
+def until_work(reader: Reader, scope: str | None, kinds: tuple[str, ...] | None) -> float:
     """Return in how many seconds a lease call may find something that nobody tells of: 0 is now, infinity is never."""
-    if may_lease(reader, scope, kinds):
+    admission = _admission(reader)
+    if _may_lease(reader, scope, kinds, admission):
         return 0
-    due = [at - reader.now for at in _value(reader, SQL.next_due, scope)]
-    lapse = [at - reader.lease_now for at in _value(reader, SQL.next_lapse)]
-    return min(due + lapse, default=math.inf) / 1_000_000
+    next_due = _value(reader, SQL.next_due_anywhere) if scope is None else _value(reader, SQL.next_due, scope)
+    pauses_us = [at - reader.now for at in next_due]
+    pauses_us += [at - reader.lease_now for at in _value(reader, SQL.next_lapse)]
+    if admission is not None and admission.token_in_us is not None:
+        pauses_us.append(admission.token_in_us)
+    return min(pauses_us, default=math.inf) / 1_000_000
 
 
-def _has_ready(reader: Reader, scope: str, kind_filter: str) -> bool:
-    if kind_filter.endswith(":"):
-        return next(kinds_of_prefix(reader, scope, kind_filter), None) is not None
-    return bool(reader.all(SQL.heads_of_kind, scope, kind_filter, 1))
+def _admission(reader: Reader) -> Admission | None:
+    return Admission(reader) if reader.settings.is_restricted else None
+
+
+def _may_lease(reader: Reader, scope: str | None, kinds: tuple[str, ...] | None, admission: Admission | None) -> bool:
+    return (
+        (_is_any_ready(reader, kinds, admission) if scope is None else _is_ready(reader, scope, kinds, admission))
+        or upkeep.has_lapsed(reader)
+        or upkeep.has_due(reader, scope)
+        or upkeep.has_overdue(reader, scope)
+    )
+
+
+def _is_any_ready(reader: Reader, kinds: tuple[str, ...] | None, admission: Admission | None) -> bool:
+    """Tell whether in any scope a job is ready that limits and pauses let go."""
+    return any(admission is None or _is_ready(reader, scope, kinds, admission) for scope in ready_scopes(reader, kinds))
+
+
+def _is_ready(reader: Reader, scope: str, kinds: tuple[str, ...] | None, admission: Admission | None) -> bool:
+    """Tell whether a job is ready that limits and pauses let go."""
+    if admission is None and kinds is None:
+        return reader.one(SQL.any_ready, scope) is not None
+    if admission is not None and admission.is_closed(scope):
+        return False
+    return any(
+        reader.all(SQL.heads_of_kind, scope, kind, 1) and (admission is None or admission.allows(kind, scope))
+        for kind in ready_kinds(reader, scope, kinds or (ALL_KINDS,))
+    )
 
 
 def _groups(reader: Reader, page: Page) -> Iterator[tuple[str, JobState]]:

@@ -9,11 +9,17 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from litequeue.arguments import MAX_TEXT_CHARS
 from litequeue.ids import stored_job_id
 
 Key = tuple[str, int, int, int, bytes]
 """(scope, state, priority, created_at, job_id): where the row stands."""
 
+
+NEXT_NAME = "\x01"
+"""Below every character that a name may have: `name + NEXT_NAME` is the next possible name."""
+AFTER_ALL_NAMES = "\U0010ffff" * (MAX_TEXT_CHARS + 1)
+"""Above every name."""
 
 Values = tuple[Any, ...]
 """A row as the database gives it, or the bindings of a statement: checked by STRICT tables, not by us."""

@@ -55,8 +55,16 @@ CREATE INDEX litequeue_job_deadline ON litequeue_job (lease_deadline, holder)
 CREATE INDEX litequeue_job_due ON litequeue_job (scope, not_before)
     WHERE state IN (3, 5);
 
+-- The same over all scopes: whether anything is due at all, and when.
+CREATE INDEX litequeue_job_due_anywhere ON litequeue_job (not_before)
+    WHERE state IN (3, 5);
+
 -- Waiting jobs that must start by a time.
 CREATE INDEX litequeue_job_expiry ON litequeue_job (scope, expires_at)
+    WHERE expires_at IS NOT NULL AND state IN (0, 3, 5);
+
+-- The same over all scopes.
+CREATE INDEX litequeue_job_expiry_anywhere ON litequeue_job (expires_at)
     WHERE expires_at IS NOT NULL AND state IN (0, 3, 5);
 
 -- One active job for each key.
@@ -125,6 +133,95 @@ CREATE TABLE litequeue_kind_setting (
     value ANY,
     PRIMARY KEY (kind, name)
 ) WITHOUT ROWID, STRICT;
+
+-- Settings that hold within a scope by itself; the scope litequeue:each is each one that has none of its own. The kind is
+-- a filter as above, empty for all kinds.
+CREATE TABLE litequeue_scope_setting (
+    scope TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value ANY,
+    PRIMARY KEY (scope, kind, name)
+) WITHOUT ROWID, STRICT;
+
+-- What is not to be leased: a kind filter (empty for all kinds) in a scope (litequeue:all for all scopes).
+CREATE TABLE litequeue_pause (
+    scope TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    PRIMARY KEY (scope, kind)
+) WITHOUT ROWID, STRICT;
+
+-- The leased jobs that a limit counts, for no other job. The kind is the filter that the setting `concurrency` belongs to
+-- (empty for the file's own), the scope that within which it is counted, or litequeue:all.
+CREATE TABLE litequeue_slot (
+    kind TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    job_id BLOB NOT NULL,
+    PRIMARY KEY (kind, scope, job_id)
+) WITHOUT ROWID, STRICT;
+
+-- What is left of a `rate`, by its kind filter: credit at a time of the lease clock. One that is missing is full.
+CREATE TABLE litequeue_bucket (
+    kind TEXT PRIMARY KEY,
+    credit INTEGER NOT NULL,
+    at INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+
+-- What is enqueued again and again. `boundary` is when next: it is only advanced together with the enqueue of its job,
+-- and only from the value that was seen, so that no boundary is ever fired twice. `fired` and `skipped` count boundaries.
+CREATE TABLE litequeue_schedule (
+    name TEXT PRIMARY KEY,
+    spec TEXT NOT NULL,
+    timezone TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    max_attempts INTEGER,
+    expires_us INTEGER,
+    misfire TEXT NOT NULL CHECK (misfire IN ('all', 'latest', 'skip')),
+    is_paused INTEGER NOT NULL CHECK (is_paused IN (0, 1)),
+    boundary INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    last_boundary INTEGER,
+    last_fired_at INTEGER,
+    fired INTEGER NOT NULL,
+    skipped INTEGER NOT NULL,
+    payload BLOB NOT NULL
+) WITHOUT ROWID, STRICT;
+
+-- The schedules by when they are next.
+CREATE INDEX litequeue_schedule_due ON litequeue_schedule (boundary)
+    WHERE is_paused = 0;
+
+-- How many jobs in a row a scope is served of where leases go round the scopes; one that is missing has 1.
+CREATE TABLE litequeue_weight (
+    scope TEXT PRIMARY KEY,
+    weight INTEGER NOT NULL CHECK (weight BETWEEN 2 AND 1000)
+) WITHOUT ROWID, STRICT;
+
+-- Whose turn it is, for each filter of kinds that such leases have (a JSON array, or the digest of a long one; empty for
+-- all kinds): the scope, and how many of its jobs have been leased in this turn. Only the latest 1,000 filters are kept.
+CREATE TABLE litequeue_turn (
+    kinds TEXT PRIMARY KEY,
+    scope TEXT NOT NULL,
+    served INTEGER NOT NULL,
+    moved_at INTEGER NOT NULL
+) WITHOUT ROWID, STRICT;
+
+-- The messages of outboxes that have a key and are not delivered yet, in their order within the key. The first of a key
+-- is a job by its message's id, which has the payload; the next one becomes a job in the commit in which that ends.
+CREATE TABLE litequeue_outbox (
+    scope TEXT NOT NULL,
+    key TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    job_id BLOB NOT NULL,
+    payload BLOB,
+    PRIMARY KEY (scope, key, position)
+) WITHOUT ROWID, STRICT;
+
+-- A message by its id.
+CREATE UNIQUE INDEX litequeue_outbox_message ON litequeue_outbox (job_id);
 
 -- For someone with the sqlite3 shell (only while no program uses the file through another SQLite: see the README).
 CREATE VIEW litequeue_jobs AS

@@ -19,37 +19,60 @@ from litequeue.rules import Move
 from litequeue.sqlite import moves
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.enqueueing import check_size
+from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Row
 from litequeue.sqlite.statements import SQL
 
 
 def held(
     context: Context, leases: Sequence[Lease], statement: str = SQL.held
-) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
-    """Find the rows that these leases still hold, and why the others do not."""
-    conflicts: list[LeaseConflict] = []
-    claims: dict[Fence, Lease] = {}
-    for lease in leases:
+) -> tuple[list[tuple[Lease, Row]], dict[int, LeaseConflict]]:
+    """Find the rows that these leases still hold, in order; and why the others do not, by their places."""
+    conflicts: dict[int, LeaseConflict] = {}
+    claims: dict[Fence, int] = {}
+    for place, lease in enumerate(leases):
         if not isinstance(lease, Lease):
             raise UsageError.of("lease", lease, "a Lease")
         if lease.is_void:
-            conflicts.append(_conflict(lease, "the transaction that took it did not commit"))
+            conflicts[place] = _conflict(lease, "the transaction that took it did not commit")
+            lease.found_lost()
         elif lease.fence in claims:
-            conflicts.append(_conflict(lease, "it is in this batch twice"))
+            conflicts[place] = _conflict(lease, "it is in this batch twice")
         else:
-            claims[lease.fence] = lease
+            claims[lease.fence] = place
     rows = {row.fence: row for row in context.each(statement, list(claims))}
     kept: list[tuple[Lease, Row]] = []
-    for fence, lease in claims.items():
+    for fence, place in claims.items():
         row = rows.get(fence)
+        lease = leases[place]
         if row is None:
-            conflicts.append(_conflict(lease, _why_not_held(context, lease)))
-            context.dropped.append(lease)
-        elif context.settings.refuse_lapsed and rules.is_lapsed(row.lease_deadline or 0, context.lease_now):
-            conflicts.append(_conflict(lease, "it has lapsed, and refuse_lapsed is set"))
+            conflicts[place] = _conflict(lease, _why_not_held(context, lease))
+            context.drop(lease)
+        elif _is_refused(context, row):
+            conflicts[place] = _conflict(lease, "it has lapsed, and refuse_lapsed is set")
+            if context.is_unchanged:
+                lease.found_lost()
         else:
             kept.append((lease, row))
     return kept, conflicts
+
+
+def lost(reader: Reader, leases: Sequence[Lease]) -> list[Lease]:
+    """Find those leases that hold their jobs no longer, without the lock."""
+    gone = [lease for lease in leases if lease.is_void or not _is_held(reader, lease)]
+    for lease in gone:
+        lease.found_lost()
+    return [lease for lease in gone if lease.lost]
+
+
+def _is_held(reader: Reader, lease: Lease) -> bool:
+    found = reader.one(SQL.held, *lease.fence)
+    return found is not None and not _is_refused(reader, Row(*found))
+
+
+def _is_refused(reader: Reader, row: Row) -> bool:
+    """Tell whether nobody may say anything of this lease any more, although nobody has reaped it."""
+    return reader.settings.refuse_lapsed and rules.is_lapsed(row.lease_deadline or 0, reader.lease_now)
 
 
 def extend(context: Context, leases: Sequence[Lease], ttl_us: int | None) -> list[LeaseConflict]:
@@ -65,21 +88,22 @@ def extend(context: Context, leases: Sequence[Lease], ttl_us: int | None) -> lis
             lease.deadline_us = deadline_us
 
     context.after_commit.append(tell)
-    return conflicts
+    return list(conflicts.values())
 
 
 def checkpoint(
-    context: Context, lease: Lease, continuation: bytes, progress: float | None, note: str | None
+    context: Context, lease: Lease, continuation: bytes | None, progress: float | None, note: str | None
 ) -> list[LeaseConflict]:
-    """Store the continuation and extend."""
-    check_size(context, continuation, "the continuation")
+    """Store what is given of a checkpoint, and extend; the rest of it stays."""
+    if continuation is not None:
+        check_size(context, continuation, "the continuation")
     kept, conflicts = held(context, (lease,))
     for _ in kept:
         deadline_us = context.lease_now + lease.ttl_us
         context.write_exactly(SQL.checkpoint, [(deadline_us, context.now, *lease.fence)])
         context.write(SQL.continuation_put, (lease.job_id.bytes, continuation, progress, note))
         context.after_commit.append(partial(lease.checkpointed, continuation, deadline_us))
-    return conflicts
+    return list(conflicts.values())
 
 
 def note(context: Context, lease: Lease, detail: str) -> list[LeaseConflict]:
@@ -88,7 +112,7 @@ def note(context: Context, lease: Lease, detail: str) -> list[LeaseConflict]:
     for _, row in kept:
         more = moves.event_bytes(context, row, ((Transition.NOTE, detail),))
         context.write_exactly(SQL.events_append, [(more, *row.key, row.lease_generation)])
-    return conflicts
+    return list(conflicts.values())
 
 
 def complete(context: Context, leases: Sequence[Lease], results: Sequence[bytes | None]) -> list[LeaseConflict]:
@@ -99,31 +123,34 @@ def complete(context: Context, leases: Sequence[Lease], results: Sequence[bytes 
     results_of = dict(zip(map(id, leases), results, strict=True))
     kept, conflicts = held(context, leases, SQL.held_to_complete)
     now = context.now
-    _settle(
+    settle(
         context,
         [(lease, row, rules.complete(row, now)) for lease, row in kept],
         [results_of[id(lease)] for lease, _ in kept],
     )
-    return conflicts
+    return list(conflicts.values())
 
 
 def fail(
     context: Context, leases: Sequence[Lease], error: str, *, retryable: bool, delay_us: int | None
 ) -> list[LeaseConflict]:
     """Report failed runs: again after a pause, or dead."""
+    return _settle_each(
+        context, leases, lambda row: failed(context, row, error, retryable=retryable, delay_us=delay_us)
+    )
 
-    def decide(row: Row) -> Move:
-        settings = context.settings.of(row.kind)
-        return rules.fail(
-            row,
-            context.now,
-            max_attempts=row.max_attempts or settings.max_attempts,
-            pause_us=settings.backoff_us(row.attempts, random.random()) if delay_us is None else delay_us,
-            retryable=retryable,
-            error=error,
-        )
 
-    return _settle_each(context, leases, decide)
+def failed(context: Context, row: Row, error: str, *, retryable: bool, delay_us: int | None) -> Move:
+    """Decide after a failed run, by the settings in force; a `delay_us` takes the place of the back-off."""
+    settings = context.settings.of(row.kind)
+    return rules.fail(
+        row,
+        context.now,
+        max_attempts=row.max_attempts or settings.max_attempts,
+        pause_us=settings.backoff_us(row.attempts, random.random()) if delay_us is None else delay_us,
+        retryable=retryable,
+        error=error,
+    )
 
 
 def release(context: Context, leases: Sequence[Lease], delay_us: int) -> list[LeaseConflict]:
@@ -139,16 +166,16 @@ def give_back(context: Context, fences: Sequence[Fence]) -> None:
 
 def _settle_each(context: Context, leases: Sequence[Lease], decide: Callable[[Row], Move]) -> list[LeaseConflict]:
     kept, conflicts = held(context, leases)
-    _settle(context, [(lease, row, decide(row)) for lease, row in kept], None)
-    return conflicts
+    settle(context, [(lease, row, decide(row)) for lease, row in kept])
+    return list(conflicts.values())
 
 
-def _settle(
+def settle(
     context: Context,
     decided: Sequence[tuple[Lease, Row, Move]],
-    results: Sequence[bytes | None] | None,
+    results: Sequence[bytes | None] | None = None,
 ) -> None:
-    """End the leases; the handle forgets them once this has committed."""
+    """End the leases, which are held; the handle forgets them once this has committed."""
     moves.apply(context, [(row, move) for _, row, move in decided], results)
     context.settled += [lease for lease, _, _ in decided]
 

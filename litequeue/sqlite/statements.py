@@ -26,6 +26,15 @@ class Statements:
     setting_remove: str
     kind_setting_put: str
     kind_setting_remove: str
+    scope_settings: str
+    scope_setting_put: str
+    scope_setting_remove: str
+    pauses: str
+    pause_put: str
+    pause_remove: str
+    weights: str
+    weight_put: str
+    weight_remove: str
     host: str
     host_booted: str
     host_unbooted: str
@@ -45,17 +54,40 @@ class Statements:
     rerun_put: str
     rerun: str
     rerun_remove: str
+    outbox_add: str
+    outbox_message: str
+    outbox_first: str
+    outbox_last: str
+    outbox_begin: str
+    outbox_remove: str
+    outbox_waiting: str
     pages_used: str
     room: str
     heads: str
     heads_of_kind: str
     kind_from: str
     head: str
+    turn: str
+    turns: str
+    turn_put: str
+    turns_prune: str
+    ready_scope: str
+    ready_scope_of_kinds: str
     lease: str
+    slots_taken: str
+    slot_add: str
+    slot_remove: str
+    slots_clear: str
+    leased_kinds: str
+    bucket: str
+    bucket_put: str
+    bucket_remove: str
+    buckets_booted: str
     held: str
     held_to_complete: str
     extend: str
     checkpoint: str
+    retake: str
     continuation_put: str
     continuation_remove: str
     move: str
@@ -70,14 +102,27 @@ class Statements:
     lapsed: str
     held_by: str
     due: str
+    due_anywhere: str
+    due_scope: str
     overdue: str
+    overdue_anywhere: str
     distant: str
     scope_from: str
     group_after: str
     finished: str
     row_at: str
     next_due: str
+    next_due_anywhere: str
     next_lapse: str
+    schedule_put: str
+    schedule: str
+    schedules: str
+    schedules_due: str
+    schedule_upcoming: str
+    schedule_advance: str
+    schedule_pause: str
+    schedule_resume: str
+    schedule_remove: str
     record: str
     records: str
     any_ready: str
@@ -90,6 +135,10 @@ class Statements:
     examined_outcomes: str
     examined_continuations: str
     examined_reruns: str
+    examined_slots: str
+    slot_exists: str
+    examined_outbox: str
+    examined_schedules: str
     body_count: str
     hosts: str
     others: str

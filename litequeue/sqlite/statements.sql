@@ -67,6 +67,35 @@ ON CONFLICT (kind, name) DO UPDATE SET value = excluded.value;
 -- name: kind_setting_remove
 DELETE FROM litequeue_kind_setting WHERE kind = ? AND name = ?;
 
+-- name: scope_settings
+SELECT scope, kind, name, value FROM litequeue_scope_setting;
+
+-- name: scope_setting_put
+INSERT INTO litequeue_scope_setting (scope, kind, name, value) VALUES (?, ?, ?, ?)
+ON CONFLICT (scope, kind, name) DO UPDATE SET value = excluded.value;
+
+-- name: scope_setting_remove
+DELETE FROM litequeue_scope_setting WHERE scope = ? AND kind = ? AND name = ?;
+
+-- name: pauses
+SELECT scope, kind, since FROM litequeue_pause;
+
+-- name: pause_put
+INSERT INTO litequeue_pause (scope, kind, since) VALUES (?, ?, ?) ON CONFLICT (scope, kind) DO NOTHING;
+
+-- name: pause_remove
+DELETE FROM litequeue_pause WHERE scope = ? AND kind = ?;
+
+-- name: weights
+SELECT scope, weight FROM litequeue_weight ORDER BY scope;
+
+-- name: weight_put
+INSERT INTO litequeue_weight (scope, weight) VALUES (?, ?)
+ON CONFLICT (scope) DO UPDATE SET weight = excluded.weight;
+
+-- name: weight_remove
+DELETE FROM litequeue_weight WHERE scope = ?;
+
 -- name: host
 SELECT boot_id, lease_offset FROM litequeue_host;
 
@@ -149,6 +178,34 @@ SELECT priority, not_before, expires_at, max_attempts, payload FROM litequeue_re
 -- name: rerun_remove
 DELETE FROM litequeue_rerun WHERE <of_job>;
 
+-- ## Outboxes
+
+-- name: outbox_add
+INSERT INTO litequeue_outbox (scope, key, position, job_id, payload) VALUES (?, ?, ?, ?, ?);
+
+-- name: outbox_message
+-- Where a message stands that is not delivered, and whether others of its key are before it.
+SELECT scope, key, position, payload IS NOT NULL FROM litequeue_outbox INDEXED BY litequeue_outbox_message
+WHERE <of_job>;
+
+-- name: outbox_first
+SELECT position, job_id, payload FROM litequeue_outbox NOT INDEXED
+WHERE scope = ? AND key = ? ORDER BY position LIMIT 1;
+
+-- name: outbox_last
+SELECT position FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND key = ? ORDER BY position DESC LIMIT 1;
+
+-- name: outbox_begin
+-- The payload is the job's from here on.
+UPDATE litequeue_outbox NOT INDEXED SET payload = NULL
+WHERE scope = ? AND key = ? AND position = ? AND <of_job> AND payload IS NOT NULL;
+
+-- name: outbox_remove
+DELETE FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND key = ? AND position = ? AND <of_job>;
+
+-- name: outbox_waiting
+SELECT count(*) FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND payload IS NOT NULL;
+
 -- name: pages_used
 -- What max_bytes limits: the pages in use, without those that deleted jobs have left for reuse.
 SELECT (page_count - freelist_count) * page_size
@@ -187,11 +244,85 @@ LEFT JOIN litequeue_body AS body ON <own_body>
 WHERE job.scope = ? AND job.state = 0 AND job.priority = ? AND job.created_at = ? AND job.job_id = :job_id
     AND +job.job_id = :job_id;
 
+-- name: turn
+SELECT scope, served FROM litequeue_turn WHERE kinds = ?;
+
+-- name: turns
+SELECT scope, served FROM litequeue_turn;
+
+-- name: turn_put
+INSERT INTO litequeue_turn (kinds, scope, served, moved_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (kinds) DO UPDATE SET scope = excluded.scope, served = excluded.served, moved_at = excluded.moved_at;
+
+-- name: turns_prune
+DELETE FROM litequeue_turn
+WHERE kinds IN (SELECT kinds FROM litequeue_turn ORDER BY moved_at DESC LIMIT -1 OFFSET ?);
+
+-- name: ready_scope
+-- The next scope that has ready jobs, between two names: one seek, whatever else the scopes before it hold.
+SELECT scope FROM litequeue_job INDEXED BY litequeue_job_ready
+WHERE state = 0 AND scope >= ? AND scope < ? ORDER BY scope LIMIT 1;
+
+-- name: ready_scope_of_kinds
+-- The same for ranges of kinds, [[from, below], ...]: a walk that ends at a scope with such a job, after so many scopes,
+-- or with NULL where there are no more. It is a statement of its own for its speed: a seek each from Python takes twice
+-- as long.
+WITH RECURSIVE walk (scope, looked) AS (
+    SELECT (
+        SELECT job.scope FROM litequeue_job AS job INDEXED BY litequeue_job_ready
+        WHERE job.state = 0 AND job.scope >= ?1 AND job.scope < ?2 ORDER BY job.scope LIMIT 1
+    ), 1
+    UNION ALL
+    SELECT (
+        SELECT job.scope FROM litequeue_job AS job INDEXED BY litequeue_job_ready
+        WHERE job.state = 0 AND job.scope > walk.scope AND job.scope < ?2 ORDER BY job.scope LIMIT 1
+    ), looked + 1
+    FROM walk
+    WHERE walk.scope IS NOT NULL AND looked < ?4 AND NOT EXISTS (
+        SELECT 1 FROM json_each(?3) AS kinds CROSS JOIN litequeue_job AS job INDEXED BY litequeue_job_ready
+        WHERE job.state = 0 AND job.scope = walk.scope AND job.kind >= kinds.value ->> 0
+            AND job.kind < kinds.value ->> 1
+    )
+)
+SELECT scope, max(looked) FROM walk;
+
 -- name: lease
 UPDATE litequeue_job
 SET state = 1, attempts = attempts + 1, lease_generation = lease_generation + 1, worker_id = ?, holder = ?,
     leased_at = ?, lease_deadline = ?, events = CAST(events || ? AS BLOB)
 WHERE scope = ? AND state = 0 AND priority = ? AND created_at = ? AND <of_job> AND lease_generation = ?;
+
+-- ## Limits
+
+-- name: slots_taken
+-- Counts up to a limit and no further; kind and scope are the limit's.
+SELECT count(*) FROM (SELECT 1 FROM litequeue_slot WHERE kind = ? AND scope = ? LIMIT ?);
+
+-- name: slot_add
+INSERT INTO litequeue_slot (kind, scope, job_id) VALUES (?, ?, ?);
+
+-- name: slot_remove
+DELETE FROM litequeue_slot WHERE kind = ? AND scope = ? AND job_id = ?;
+
+-- name: slots_clear
+DELETE FROM litequeue_slot;
+
+-- name: leased_kinds
+SELECT kind, scope, job_id FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1;
+
+-- name: bucket
+SELECT credit, at FROM litequeue_bucket WHERE kind = ?;
+
+-- name: bucket_put
+INSERT INTO litequeue_bucket (kind, credit, at) VALUES (?, ?, ?)
+ON CONFLICT (kind) DO UPDATE SET credit = excluded.credit, at = excluded.at;
+
+-- name: bucket_remove
+DELETE FROM litequeue_bucket WHERE kind = ?;
+
+-- name: buckets_booted
+-- The lease clock has moved: what a bucket holds stays, and grows from now on.
+UPDATE litequeue_bucket SET at = ?;
 
 -- ## What a holder says: each matches the full key, the worker and the generation
 
@@ -213,10 +344,19 @@ UPDATE litequeue_job SET lease_deadline = ?, beats = beats + 1, last_beat_at = ?
 -- name: checkpoint
 UPDATE litequeue_job SET lease_deadline = ?, checkpoints = checkpoints + 1, last_beat_at = ? WHERE <fence>;
 
+-- name: retake
+-- A run that failed and the lease of the next one, to the same worker: it never leaves its place in the order. A move to
+-- its gate and a lease from there would write every tree that has the state in it twice.
+UPDATE litequeue_job
+SET attempts = attempts + 1, lease_generation = lease_generation + 1, holder = ?, leased_at = ?, lease_deadline = ?,
+    beats = 0, checkpoints = 0, last_beat_at = NULL, events = CAST(events || ? AS BLOB)
+WHERE <fence>;
+
 -- name: continuation_put
-INSERT INTO litequeue_continuation (job_id, data, progress, note) VALUES (?, ?, ?, ?)
-ON CONFLICT (job_id) DO UPDATE SET data = excluded.data, progress = coalesce(excluded.progress, progress),
-    note = coalesce(excluded.note, note);
+-- What is not given stays. Data that was never given is empty: the row has to be there, because the job counts it.
+INSERT INTO litequeue_continuation (job_id, data, progress, note) VALUES (?1, coalesce(?2, x''), ?3, ?4)
+ON CONFLICT (job_id) DO UPDATE SET data = coalesce(?2, data), progress = coalesce(?3, progress),
+    note = coalesce(?4, note);
 
 -- name: continuation_remove
 DELETE FROM litequeue_continuation WHERE <of_job>;
@@ -241,7 +381,7 @@ SELECT events FROM litequeue_job NOT INDEXED WHERE <key>;
 
 -- name: regate
 -- A back-off set by a clock that has since stepped back.
-UPDATE litequeue_job SET not_before = ? WHERE <key> AND lease_generation = ?;
+UPDATE litequeue_job SET not_before = ?, events = CAST(events || ? AS BLOB) WHERE <key> AND lease_generation = ?;
 
 -- name: outcome_put
 INSERT INTO litequeue_outcome (job_id, result, last_error) VALUES (?, ?, ?)
@@ -271,16 +411,46 @@ WHERE job.state = 1 AND job.holder = ? ORDER BY job.lease_deadline;
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due
 WHERE job.state IN (3, 5) AND job.scope = ? AND job.not_before <= ? ORDER BY job.not_before LIMIT ?;
 
+-- name: due_anywhere
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due_anywhere
+WHERE job.state IN (3, 5) AND job.not_before <= ? ORDER BY job.not_before LIMIT ?;
+
+-- name: due_scope
+-- The next scope that has due jobs, between two names: a walk like that of ready_scope_of_kinds.
+WITH RECURSIVE walk (scope, looked) AS (
+    SELECT (
+        SELECT job.scope FROM litequeue_job AS job INDEXED BY litequeue_job_due
+        WHERE job.state IN (3, 5) AND job.scope >= ?1 AND job.scope < ?2 ORDER BY job.scope LIMIT 1
+    ), 1
+    UNION ALL
+    SELECT (
+        SELECT job.scope FROM litequeue_job AS job INDEXED BY litequeue_job_due
+        WHERE job.state IN (3, 5) AND job.scope > walk.scope AND job.scope < ?2 ORDER BY job.scope LIMIT 1
+    ), looked + 1
+    FROM walk
+    WHERE walk.scope IS NOT NULL AND looked < ?4 AND NOT EXISTS (
+        SELECT 1 FROM litequeue_job AS job INDEXED BY litequeue_job_due
+        WHERE job.state IN (3, 5) AND job.scope = walk.scope AND job.not_before <= ?3
+    )
+)
+SELECT scope, max(looked) FROM walk;
+
 -- name: overdue
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_expiry
 WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5) AND job.scope = ? AND job.expires_at <= ?
 ORDER BY job.expires_at LIMIT ?;
 
+-- name: overdue_anywhere
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_expiry_anywhere
+WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5) AND job.expires_at <= ?
+ORDER BY job.expires_at LIMIT ?;
+
 -- name: distant
--- Back-offs beyond a time, after a key: candidates for pulling in after the wall clock stepped back.
-SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due
-WHERE job.state IN (3, 5) AND job.scope = ? AND job.not_before > ? AND job.state = 3
-ORDER BY job.not_before;
+-- Back-offs beyond a time, after a place: candidates for pulling in after the wall clock stepped back.
+SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_due_anywhere
+WHERE job.state IN (3, 5) AND +job.state = 3
+    AND (job.not_before, job.scope, job.state, job.priority, job.created_at, job.job_id) > (?, ?, ?, ?, ?, ?)
+ORDER BY job.not_before, job.scope, job.state, job.priority, job.created_at, job.job_id LIMIT ?;
 
 -- name: scope_from
 -- One step of the walk over the distinct scopes.
@@ -304,8 +474,60 @@ SELECT <row> FROM litequeue_job AS job NOT INDEXED WHERE <key>;
 -- name: next_due
 SELECT min(not_before) FROM litequeue_job INDEXED BY litequeue_job_due WHERE state IN (3, 5) AND scope = ?;
 
+-- name: next_due_anywhere
+SELECT min(not_before) FROM litequeue_job INDEXED BY litequeue_job_due_anywhere WHERE state IN (3, 5);
+
 -- name: next_lapse
 SELECT min(lease_deadline) FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1;
+
+-- ## Schedules
+
+-- part: schedule
+name, spec, timezone, kind, scope, priority, max_attempts, expires_us, misfire, is_paused, boundary, created_at,
+last_boundary, last_fired_at, fired, skipped, payload
+
+-- part: of_schedule
+name = :name AND +name = :name
+
+-- name: schedule_put
+-- A schedule that is declared again keeps its pause, its history and its counts.
+INSERT INTO litequeue_schedule (name, spec, timezone, kind, scope, priority, max_attempts, expires_us, misfire,
+    is_paused, boundary, created_at, last_boundary, last_fired_at, fired, skipped, payload)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, NULL, NULL, 0, 0, ?)
+ON CONFLICT (name) DO UPDATE SET spec = excluded.spec, timezone = excluded.timezone, kind = excluded.kind,
+    scope = excluded.scope, priority = excluded.priority, max_attempts = excluded.max_attempts,
+    expires_us = excluded.expires_us, misfire = excluded.misfire, boundary = excluded.boundary,
+    payload = excluded.payload;
+
+-- name: schedule
+SELECT <schedule> FROM litequeue_schedule WHERE <of_schedule>;
+
+-- name: schedules
+SELECT <schedule> FROM litequeue_schedule ORDER BY name;
+
+-- name: schedules_due
+-- In the order of their boundaries, after a place in it.
+SELECT <schedule> FROM litequeue_schedule INDEXED BY litequeue_schedule_due
+WHERE is_paused = 0 AND boundary <= ? AND (boundary, name) > (?, ?) ORDER BY boundary, name LIMIT ?;
+
+-- name: schedule_upcoming
+SELECT min(boundary) FROM litequeue_schedule INDEXED BY litequeue_schedule_due WHERE is_paused = 0 AND boundary > ?;
+
+-- name: schedule_advance
+-- A compare-and-set on the boundary that the caller has seen: whoever comes second changes nothing.
+UPDATE litequeue_schedule
+SET boundary = ?, last_boundary = coalesce(?, last_boundary), last_fired_at = coalesce(?, last_fired_at),
+    fired = fired + ?, skipped = skipped + ?
+WHERE <of_schedule> AND boundary = ? AND is_paused = 0;
+
+-- name: schedule_pause
+UPDATE litequeue_schedule SET is_paused = 1 WHERE <of_schedule>;
+
+-- name: schedule_resume
+UPDATE litequeue_schedule SET is_paused = 0, boundary = ? WHERE <of_schedule>;
+
+-- name: schedule_remove
+DELETE FROM litequeue_schedule WHERE <of_schedule>;
 
 -- ## Reads
 
@@ -388,6 +610,36 @@ WHERE continuation.job_id > ? ORDER BY continuation.job_id LIMIT ?;
 SELECT rerun.job_id, (<leases_of_body>) FROM litequeue_rerun AS rerun
 LEFT JOIN litequeue_body AS body ON body.job_id = rerun.job_id
 WHERE rerun.job_id > ? ORDER BY rerun.job_id LIMIT ?;
+
+-- name: examined_slots
+-- With the kind and scope of the job that it stands for, if that is leased.
+SELECT slot.kind, slot.scope, slot.job_id, job.kind, job.scope
+FROM litequeue_slot AS slot
+LEFT JOIN litequeue_body AS body ON body.job_id = slot.job_id
+LEFT JOIN litequeue_job AS job NOT INDEXED ON job.scope = body.scope AND job.state = 1
+    AND job.priority = body.priority AND job.created_at = body.created_at AND job.job_id = body.job_id
+WHERE (slot.kind, slot.scope, slot.job_id) > (?, ?, ?)
+ORDER BY slot.kind, slot.scope, slot.job_id LIMIT ?;
+
+-- name: slot_exists
+SELECT 1 FROM litequeue_slot WHERE kind = ? AND scope = ? AND job_id = ?;
+
+-- name: examined_outbox
+-- With whether it waits, whether another of its key is before it, and whether there is a job by its id in its scope.
+SELECT message.scope, message.key, message.position, message.job_id, message.payload IS NOT NULL,
+    EXISTS (
+        SELECT 1 FROM litequeue_outbox AS other NOT INDEXED
+        WHERE other.scope = message.scope AND other.key = message.key AND other.position < message.position
+    ),
+    EXISTS (
+        SELECT 1 FROM litequeue_body AS body WHERE body.job_id = message.job_id AND body.scope = message.scope
+    )
+FROM litequeue_outbox AS message NOT INDEXED
+WHERE (message.scope, message.key, message.position) > (?, ?, ?)
+ORDER BY message.scope, message.key, message.position LIMIT ?;
+
+-- name: examined_schedules
+SELECT <schedule> FROM litequeue_schedule WHERE name > ? ORDER BY name LIMIT ?;
 
 -- name: body_count
 SELECT count(*) FROM litequeue_body;

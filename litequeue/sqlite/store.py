@@ -53,9 +53,10 @@ class Store:
         self.clock = clock
         self.holdings = Holdings(place)
         self.log = Log(place.path, clock)
-        self._bell = Bell(place)
-        self._durability = durability
-        self._room = Room(place.folder)
+        self._bell = Bell(place, place.bell_path, makes=True)
+        self._done_bell = Bell(place, place.done_path, makes=False)
+        self.durability = durability
+        self._room = Room(place.folder, self._owed_bytes)
         self._epoch = 0
         self._context: Context | None = None
         self._synchronous = ""
@@ -122,7 +123,7 @@ class Store:
             exc.add_note(_HAD_COMMITTED)
         known = self.meaning(self.undo(context, exc))
         if context is not None:
-            self.holdings.forget(context.dropped)
+            self.holdings.forget([lease for lease in context.dropped if lease.lost])
         return known
 
     def told(self, known: BaseException, cut_off: BaseException | None, context: Context | None) -> BaseException:
@@ -155,8 +156,8 @@ class Store:
         connection = self._handle.ready(writer, deadline)
         cursor = writer.cursor(connection)
         self._handle.enter_gate_to_write(deadline)
-        is_kept = self._durability == "enqueue"
-        wanted = _FULL if self._durability == "full" or (durable and is_kept) else _NORMAL
+        is_kept = self.durability == "enqueue"
+        wanted = _FULL if self.durability == "full" or (durable and is_kept) else _NORMAL
         writer.patience.deadline = deadline
         if self._synchronous != wanted:
             pragma(connection, f"synchronous = {wanted}")
@@ -175,6 +176,7 @@ class Store:
             if known is not exc:
                 raise known from exc
             raise
+        self._room.begin()
         context = self._context = Context(
             connection,
             cursor,
@@ -214,7 +216,7 @@ class Store:
                 "job %s (%s) is dead: %s",
                 letter.job_id,
                 letter.kind,
-                letter.reason,
+                letter.reason.partition("\n")[0],  # the traceback below it is in `last_error`
                 extra={"job_id": str(letter.job_id), "kind": letter.kind},
             )
 
@@ -279,6 +281,11 @@ class Store:
         """Whether this thread has the write transaction open just now."""
         return self._writer.is_mine()
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether another verb can still work on this handle: it is neither closed nor lost."""
+        return self._handle.is_usable
+
     def refuse_inside(self) -> None:
         """Refuse a verb of the queue inside this thread's own transaction, also when it would find nothing to do.
 
@@ -306,6 +313,7 @@ class Store:
             self._handle.enter_gate(deadline)
             try:
                 self._handle.verify(self._writer, ALL_FILES)
+                self._room.ask_again()
                 return self.log.copy_back(connection, self._writer.patience, self._gate, truncate_bytes)
             except apsw.Error as exc:
                 raise self.meaning(exc) from exc
@@ -315,6 +323,11 @@ class Store:
             self._end()
 
     # --- the end
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a verb waits for the locks."""
+        return self._handle.timeout_s
 
     def hurry(self, timeout_s: float) -> None:
         """Wait no longer than this for any lock from here on: the process is about to end."""
@@ -340,11 +353,14 @@ class Store:
                     self.write(self.holdings.give_back, durable=False, is_alone=True)
                     self.holdings.gave_back()
                 except LiteQueueError as exc:
-                    _log.warning("leases of %s were not released at its close and will lapse: %s", self.place.path, exc)
+                    if self.holdings.leases:
+                        path = self.place.path
+                        _log.warning("leases of %s were not released at its close and will lapse: %s", path, exc)
             self._handle.close()
-            self._bell.close()
+            self._close_bells()
             self.holdings.presence.close()
-            WATCHER.wake(self.place.bell_path)
+            for path in (self.place.bell_path, self.place.done_path):
+                WATCHER.wake(path)
 
     # --- inside
 
@@ -382,6 +398,8 @@ class Store:
             tell()
         if context.rings:
             self._bell.ring()
+        if context.has_ended:
+            self._done_bell.ring()
 
     def _roll_back(self) -> bool:
         """Undo what is open on the connection that writes; tell whether anything was."""
@@ -408,6 +426,11 @@ class Store:
             self._gate.leave()
             self._writer.give()
 
+    def _owed_bytes(self) -> int:
+        """By how much the file is to grow when the log is copied back."""
+        connection = self._writer.connection
+        return 0 if connection is None else self.log.owed_bytes(connection)
+
     def _equip(self, connection: apsw.Connection) -> None:
         connection.set_authorizer(self.guard.authorize)
         self.log.watch(connection)
@@ -418,8 +441,12 @@ class Store:
         self._may_come_back = False
         self._context = None
         self.guard = Guard()
-        self._bell.close()
+        self._close_bells()
         self.holdings.start_afresh(is_open=is_open)
+
+    def _close_bells(self) -> None:
+        self._bell.close()
+        self._done_bell.close()
 
     def translated(self, exc: BaseException) -> BaseException:
         """Return the error of this package that says the same, or the error itself when it is the caller's own."""

@@ -24,7 +24,7 @@ from litequeue.sqlite.schema import APPLICATION_ID, VERSION
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.visiting import LOGS, is_plain
 
-SIDECARS = (*LOGS, "-lock", "-maintenance", "-bell")
+SIDECARS = (*LOGS, "-lock", "-maintenance", "-schedules", "-bell", "-done")
 """Everything that SQLite or the queue may make beside the file."""
 
 _NEARLY = 0.9

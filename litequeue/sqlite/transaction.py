@@ -8,7 +8,6 @@ Leaves out: beginning and ending it (`store`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import apsw
@@ -18,9 +17,10 @@ from litequeue.lease import Holder, Lease
 from litequeue.model import ANY, Scope
 from litequeue.sqlite import leasing, settling, upkeep
 from litequeue.sqlite.context import Context
-from litequeue.sqlite.leasing import Rhythm, Wish
+from litequeue.sqlite.leasing import Attempt, Rhythm, Wish
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.savepoint import in_savepoint
+from litequeue.sqlite.turns import Round
 from litequeue.sqlite.verbs import ManyScopes, Verbs
 
 if TYPE_CHECKING:
@@ -45,6 +45,11 @@ class Transaction(Verbs):
         self.is_over = False
         """Whether the `with` block has ended: no verb works from then on."""
         self._given_up: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The file's real path."""
+        return self._store.place.path
 
     def execute(self, sql: str, parameters: Parameters = ()) -> list[tuple[SQLValue, ...]]:
         """Run the caller's own SQL (one statement or several) in this transaction; return all rows.
@@ -76,10 +81,14 @@ class Transaction(Verbs):
 
         def work(context: Context) -> None:
             _, conflicts = settling.held(context, (lease,))
-            if conflicts:
-                raise conflicts[0]
+            for conflict in conflicts.values():
+                raise conflict
 
         self._do(work, durable=False)
+
+    def attempt(self, wish: Wish, begun: Round | None) -> Attempt:
+        """Lease, doing one step of what upkeep is due; for `Queue.lease_in_transaction`."""
+        return self._do(lambda c: leasing.attempt(c, wish, self._holder, self._rhythm, begun), durable=False)
 
     def has_settled(self, lease: Lease) -> bool:
         """Tell whether this transaction has completed, failed or released the job of this lease."""
@@ -91,11 +100,11 @@ class Transaction(Verbs):
 
     def promote_due(self, scope: ManyScopes = ANY) -> int:
         """Make every due job ready; return how many were moved (V11)."""
-        return self._in_scopes(scope, upkeep.promote)
+        return self._in_steps(scope, upkeep.promote)
 
     def expire_overdue(self, scope: ManyScopes = ANY) -> int:
         """Bury every waiting job that can no longer start in time; return how many (V11)."""
-        return self._in_scopes(scope, upkeep.expire)
+        return self._in_steps(scope, upkeep.expire)
 
     def prune(self) -> int:
         """Remove every finished job whose retention is over; return how many (V11)."""
@@ -149,21 +158,16 @@ class Transaction(Verbs):
 
     def _lease(self, wish: Wish) -> list[Lease]:
         def work(context: Context) -> list[Lease]:
-            while True:
-                attempt = leasing.attempt(context, wish, self._holder, self._rhythm)
-                if attempt.leases or not attempt.moved:
-                    return attempt.leases
+            attempt = Attempt([], goes_on=True)
+            while attempt.goes_on:
+                attempt = leasing.attempt(context, wish, self._holder, self._rhythm, attempt.begun)
+            return attempt.leases
 
         return self._do(work, durable=False)
 
-    def _in_scopes(self, scope: ManyScopes, step: Callable[[Context, str, int], int]) -> int:
-        wanted = self._stored_scopes(scope)
-
-        def work(context: Context) -> int:
-            names = list(upkeep.scopes(context)) if wanted is None else [wanted]
-            return sum(_until_done(partial(step, context, name, upkeep.STEP)) for name in names)
-
-        return self._do(work, durable=False)
+    def _in_steps(self, scope: ManyScopes, step: Callable[[Context, str | None, int], int]) -> int:
+        where = self._stored_scopes(scope)
+        return self._do(lambda context: _until_done(lambda: step(context, where, upkeep.STEP)), durable=False)
 
     def _live(self) -> Context:
         if self.is_over:

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 from litequeue import codec, rules
 from litequeue.errors import RecordError
-from litequeue.model import JobState
+from litequeue.model import JobState, Transition
 from litequeue.settings import Settings
 from litequeue.sqlite import moves, presence
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader, onward
 from litequeue.sqlite.ringing import announce
-from litequeue.sqlite.rows import Key, Row
+from litequeue.sqlite.rows import AFTER_ALL_NAMES, NEXT_NAME, Key, Row, Values
 from litequeue.sqlite.statements import SQL
 
 STEP = 100
@@ -31,7 +31,7 @@ SHRINK_S = 0.002
 SPARE_BYTES = 8 * 2**20
 """Room that always stays in the file for reuse, and an eighth of what is in use where that is more."""
 LOOK = 1000
-"""Finished jobs looked at in one step of pruning, without the lock."""
+"""Finished jobs looked at in one step of pruning, without the lock; scopes looked at in one of promotion."""
 
 _RETENTIONS: dict[int, str] = {
     JobState.COMPLETED: "completed_retention",
@@ -40,12 +40,15 @@ _RETENTIONS: dict[int, str] = {
 }
 _GROUP_START = (-1, b"")
 _BEFORE_ALL: Key = ("", -1, -1, *_GROUP_START)
+Gate = tuple[int, str, int, int, int, bytes]
+"""(not_before, and the full key): where a gated job stands among those of all scopes."""
+_AFTER_ALL_KEYS: Key = (AFTER_ALL_NAMES, 9, 0, 0, b"")
 _INCREMENTAL = 2
 """`PRAGMA auto_vacuum` of a file that gives pages back when it is told to."""
 _SHRINK_PAGES = 16
 """Pages given back between two looks at the clock."""
-_NEXT = "\x01"
-"""Below every character that a scope's name may have."""
+_FEW = 10
+"""Due jobs of each scope in one step, while more wait than fit into it."""
 
 
 class Prunable(NamedTuple):
@@ -86,46 +89,116 @@ def forget_holder(context: Context, holder_id: int) -> None:
     context.write(SQL.holder_remove, (holder_id,))
 
 
-def promote(context: Context, scope: str, limit: int) -> int:
-    """Make up to `limit` due jobs of a scope ready; return how many were moved."""
-    rows = _rows(context, SQL.due, scope, context.now, limit)
-    moves.apply(context, [(row, rules.promote(row, context.now)) for row in rows])
-    return len(rows)
+def promote(context: Context, scope: str | None, limit: int) -> int:
+    """Make up to `limit` due jobs of a scope, or of any, ready; return how many were moved."""
+    if scope is None:
+        return _promote(context, _rows(context, SQL.due_anywhere, context.now, limit))
+    return _promote(context, _rows(context, SQL.due, scope, context.now, limit))
 
 
-def expire(context: Context, scope: str, limit: int) -> int:
-    """Bury up to `limit` waiting jobs of a scope that can no longer start in time; return how many."""
-    rows = _rows(context, SQL.overdue, scope, context.now, limit)
+def expire(context: Context, scope: str | None, limit: int) -> int:
+    """Bury up to `limit` waiting jobs of a scope, or of any, that can no longer start in time; return how many."""
+    if scope is None:
+        rows = _rows(context, SQL.overdue_anywhere, context.now, limit)
+    else:
+        rows = _rows(context, SQL.overdue, scope, context.now, limit)
     moves.apply(context, [(row, rules.expire(row, context.now)) for row in rows])
     return len(rows)
 
 
-def step(context: Context, scope: str) -> int:
-    """Do what a lease call does before it answers that nothing is ready (contract §3)."""
-    return reap(context, STEP) + expire(context, scope, STEP) + promote(context, scope, STEP)
+class Flood:
+    """Where in the scopes promotion goes on when more jobs are due than one step takes."""
+
+    __slots__ = ("at",)
+
+    def __init__(self) -> None:
+        self.at = ""
 
 
-def distant(reader: Reader, scope: str) -> list[tuple[Row, int]]:
-    """Find the back-offs of a scope that a backward step of the wall clock made longer, and the gates to set (§5).
+def step(context: Context, scope: str | None, flood: Flood) -> int:
+    """Do what a lease call does before it answers that nothing is ready, in a scope or in all (contract §3)."""
+    moved = reap(context, STEP) + expire(context, scope, STEP)
+    if scope is not None:
+        return moved + promote(context, scope, STEP)
+    return moved + _promote(context, _due_anywhere(context, flood))
 
-    Looks at every back-off that is longer than its kind's cap, without the lock.
+
+def _due_anywhere(reader: Reader, flood: Flood) -> list[Row]:
+    """Return up to `STEP` due jobs of any scope; of more, a few of each scope in turn, so that none hides another's."""
+    earliest = _rows(reader, SQL.due_anywhere, reader.now, STEP)
+    if len(earliest) < STEP:
+        return earliest
+    found = {row.key: row for row in _few_of_each(reader, flood)}
+    for row in earliest:
+        if len(found) < STEP:
+            found[row.key] = row
+    return list(found.values())
+
+
+def _few_of_each(reader: Reader, flood: Flood) -> Iterator[Row]:
+    """Walk round the scopes that have due jobs, from where the last walk ended, for as many as a step takes."""
+    start, below = flood.at, AFTER_ALL_NAMES
+    looks, found = LOOK, 0
+    while looks > 0 and found < STEP:
+        scope, looked = reader.all(SQL.due_scope, flood.at, below, reader.now, looks)[0]
+        looks -= looked
+        if scope is not None:
+            rows = _rows(reader, SQL.due, scope, reader.now, min(_FEW, STEP - found))
+            flood.at = onward(scope, flood.at) + NEXT_NAME
+            found += len(rows)
+            yield from rows
+        elif below == start:
+            break
+        else:
+            flood.at, below = "", start
+
+
+def _promote(context: Context, rows: list[Row]) -> int:
+    moves.apply(context, [(row, rules.promote(row, context.now)) for row in rows])
+    return len(rows)
+
+
+class Distant(NamedTuple):
+    """Pauses that are longer than they were made, with when each was made, and where to look on; `None` is the end."""
+
+    found: list[tuple[Row, int]]
+    after: Gate | None
+
+
+def distant(reader: Reader, after: Gate | None) -> Distant:
+    """Find pauses that a backward step of the wall clock made longer (§5), after a place, in the order of their gates.
+
+    Looks at up to `LOOK` that are longer than the least cap of any kind, without the lock.
     """
+    place = (reader.now + _least_cap_us(reader.settings), *_AFTER_ALL_KEYS) if after is None else after
+    rows = _rows(reader, SQL.distant, *place, LOOK)
     found = []
-    for row in _rows(reader, SQL.distant, scope, reader.now + _least_cap_us(reader.settings)):
-        old_gate = row.not_before or 0
-        settings = reader.settings.of(row.kind)
-        if old_gate - reader.now > settings.backoff_cap_us:
-            usual_us = settings.backoff_us(row.attempts, 1.0)
-            gate = rules.pulled_in(old_gate, _last_event_at(reader, row), reader.now, usual_us)
-            if gate is not None and gate < old_gate:
-                found.append((row, gate))
-    return found
+    for row in rows:
+        gate = row.not_before or 0
+        if gate - reader.now > reader.settings.of(row.kind).backoff_cap_us:
+            set_at = _last_event_at(reader, row)
+            if rules.pulled_in(gate, set_at, reader.now) is not None:
+                found.append((row, set_at))
+    last = (rows[-1].not_before or 0, *rows[-1].key) if len(rows) == LOOK else None
+    return Distant(found, last if last is None else onward(last, place))
 
 
 def pull_in(context: Context, found: list[tuple[Row, int]]) -> int:
-    """Set the gates of those jobs that still stand as they were found; return how many."""
-    announce(context, [(row.scope, gate) for row, gate in found])
-    return sum(context.write(SQL.regate, (gate, *row.key, row.lease_generation)) for row, gate in found)
+    """Set the gates of those jobs that still stand as they were found; return how many.
+
+    The log says so: by its last event the next pass sees that the gate was set by the clock of now, and stands.
+    """
+    set_at = {(row.job_id, row.lease_generation, row.not_before): moment for row, moment in found}
+    bindings: list[Values] = []
+    for row in context.each(SQL.row_at, [row.key for row, _ in found]):
+        moment = set_at.get((row.job_id, row.lease_generation, row.not_before), 0)
+        gate = rules.pulled_in(row.not_before or 0, moment, context.now)
+        if gate is not None:
+            announce(context, [(row.scope, gate)])
+            more = moves.event_bytes(context, row, ((Transition.NOTE, rules.PULLED_IN),))
+            bindings.append((gate, more, *row.key, row.lease_generation))
+    context.write_exactly(SQL.regate, bindings)
+    return len(bindings)
 
 
 def scopes(reader: Reader) -> Iterator[str]:
@@ -134,7 +207,7 @@ def scopes(reader: Reader) -> Iterator[str]:
     while (found := reader.one(SQL.scope_from, start)) is not None:
         scope: str = onward(found[0], start)
         yield scope
-        start = scope + _NEXT
+        start = scope + NEXT_NAME
 
 
 def has_lapsed(reader: Reader) -> bool:
@@ -142,13 +215,17 @@ def has_lapsed(reader: Reader) -> bool:
     return reader.one(SQL.lapsed, reader.lease_now, 1) is not None
 
 
-def has_due(reader: Reader, scope: str) -> bool:
-    """Tell whether `promote` would find something."""
+def has_due(reader: Reader, scope: str | None) -> bool:
+    """Tell whether `promote` would find something, in a scope or in any."""
+    if scope is None:
+        return reader.one(SQL.due_anywhere, reader.now, 1) is not None
     return reader.one(SQL.due, scope, reader.now, 1) is not None
 
 
-def has_overdue(reader: Reader, scope: str) -> bool:
-    """Tell whether `expire` would find something."""
+def has_overdue(reader: Reader, scope: str | None) -> bool:
+    """Tell whether `expire` would find something, in a scope or in any."""
+    if scope is None:
+        return reader.one(SQL.overdue_anywhere, reader.now, 1) is not None
     return reader.one(SQL.overdue, scope, reader.now, 1) is not None
 
 

@@ -7,16 +7,14 @@ encoded without the write lock is, before it is taken.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TypeVar
 from uuid import UUID
 
 from litequeue import arguments, codec
-from litequeue import settings as specs
 from litequeue.errors import LeaseConflict, UsageError
-from litequeue.lease import Duration, Lease
+from litequeue.lease import MAX_LEASE_S, Duration, Lease
 from litequeue.model import (
     ANY,
     Enqueued,
@@ -30,15 +28,15 @@ from litequeue.model import (
     placed,
     storable_scope,
 )
-from litequeue.settings import Value
-from litequeue.sqlite import enqueueing, leasing, operating, reading, settings_table, settling
+from litequeue.sqlite import enqueueing, leasing, operating, reading, settling
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.leasing import Wish
 from litequeue.sqlite.operating import Refusal
-from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.outbox_verbs import OutboxVerbs
 from litequeue.sqlite.reading import Page
+from litequeue.sqlite.schedule_verbs import ScheduleVerbs
+from litequeue.sqlite.setting_verbs import SettingVerbs
 
-T = TypeVar("T")
 Conflicts = list[LeaseConflict]
 Refusals = list[Refusal]
 Jobs = list[Job]
@@ -48,25 +46,14 @@ JobId = UUID | str
 ManyScopes = Scope | SpecialScope | None
 """A scope, `None` for the handle's own, or `ANY` for all of them."""
 
-_MAX_LEASE_S = 31_536_000
 _MAX_PAGE = 10_000
 
 
-class Verbs(ABC):
+class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
     """What a queue does; on a `Queue` each verb is one transaction, on a `Transaction` it is part of that one."""
 
-    scope: Scope
-    """The scope that a verb means when it is given none."""
     worker_id: str
     """The worker that a lease names when it is given none."""
-
-    @abstractmethod
-    def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
-        """Run a verb's work in a write transaction; `durable` work is synced in the mode `enqueue` too."""
-
-    @abstractmethod
-    def _look(self, work: Callable[[Reader], T]) -> T:
-        """Run a pure read."""
 
     @abstractmethod
     def _lease(self, wish: Wish) -> Leases:
@@ -137,7 +124,7 @@ class Verbs(ABC):
         self,
         kinds: Iterable[str] | None = None,
         *,
-        scope: Scope | None = None,
+        scope: ManyScopes = None,
         worker_id: str | None = None,
         ttl: Duration | None = None,
     ) -> Lease | None:
@@ -145,7 +132,8 @@ class Verbs(ABC):
 
         `kinds` is a list of exact kinds and of prefixes that end in `:`; `None` takes every kind. `ttl` is the lease's
         time in seconds (more than 0, at most a year); it defaults to `lease_ttl` of the job's kind. Jobs come in the
-        order of priority, then of enqueueing.
+        order of priority, then of enqueueing. With the scope `ANY` every scope with ready jobs is served in turn, as
+        many of its jobs in a row as its weight says (V12); the turn is one for all who ask for the same kinds.
 
         Raises:
             UsageError: an argument out of its bounds.
@@ -158,26 +146,19 @@ class Verbs(ABC):
         limit: int,
         kinds: Iterable[str] | None = None,
         *,
-        scope: Scope | None = None,
+        scope: ManyScopes = None,
         worker_id: str | None = None,
         ttl: Duration | None = None,
     ) -> Leases:
         """Lease up to `limit` (1 to 10,000) ready jobs in one commit, in order; empty when there is none (V3).
 
-        A job whose lease has lapsed before is leased alone, so a batch may be shorter than what is ready. For the other
-        arguments see `lease_next`.
+        A job whose lease has lapsed before is leased alone, so a batch may be shorter than what is ready. With the
+        scope `ANY` it is what as many single leases would be, in their order. For the other arguments see `lease_next`.
 
         Raises:
             UsageError: an argument out of its bounds.
         """
-        wish = Wish(
-            storable_scope(self.scope if scope is None else scope),
-            arguments.kind_filters(kinds),
-            self.worker_id if worker_id is None else arguments.text("worker_id", worker_id),
-            None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=_MAX_LEASE_S),
-            arguments.whole("limit", limit, 1, leasing.MAX_LEASES),
-        )
-        return self._lease(wish)
+        return self._lease(self._wish(limit, kinds, scope, worker_id, ttl))
 
     # --- what a holder says
 
@@ -192,23 +173,27 @@ class Verbs(ABC):
     def extend_many(self, leases: Iterable[Lease], ttl: Duration | None = None) -> Conflicts:
         """Prolong leases in one commit; return the conflicts of those that are no longer held (V4)."""
         given = tuple(leases)
-        ttl_us = None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=_MAX_LEASE_S)
+        ttl_us = None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=MAX_LEASE_S)
         return self._settle(given, lambda context: settling.extend(context, given, ttl_us))
 
     def checkpoint(
-        self, lease: Lease, continuation: bytes, progress: float | None = None, note: str | None = None
+        self,
+        lease: Lease,
+        continuation: bytes | None = None,
+        progress: float | None = None,
+        note: str | None = None,
     ) -> None:
         """Store how far the work has come, and extend the lease by its own time, in one write (V5).
 
-        `continuation` is bytes of at most `max_payload`; `progress` 0.0 to 1.0; `note` text, cut at 256 bytes. A value
-        that is left out keeps its last one. They live as long as the lease.
+        `continuation` is bytes of at most `max_payload`; `progress` 0.0 to 1.0; `note` text, cut at 256 bytes. `None`
+        keeps the last one; a continuation that was never given is then empty. They live as long as the lease.
 
         Raises:
             LeaseConflict: the job is no longer this lease's.
             PayloadError: the continuation is larger than `max_payload`.
         """
-        if not isinstance(continuation, bytes):
-            raise UsageError.of("continuation", continuation, "bytes")
+        if not isinstance(continuation, bytes | None):
+            raise UsageError.of("continuation", continuation, "bytes, or None to keep the last ones")
         share = None if progress is None else arguments.number("progress", progress, 0.0, 1.0)
         said = None if note is None else _detail("note", note)
         _raise_first(self._do(lambda c: settling.checkpoint(c, lease, continuation, share, said), durable=False))
@@ -371,7 +356,7 @@ class Verbs(ABC):
         page = Page(
             self._stored_scopes(scope),
             None if state is None else _state(state),
-            None if kind is None else arguments.text("kind", kind),
+            None if kind is None else arguments.kind(kind),
             arguments.whole("limit", limit, 1, _MAX_PAGE),
             None if after is None else _place(after),
         )
@@ -382,37 +367,26 @@ class Verbs(ABC):
         wanted = self._stored_scopes(scope)
         return self._look(lambda reader: reading.stats(reader, wanted))
 
-    # --- settings
-
-    def settings(self, kind: str | None = None) -> dict[str, Value]:
-        """Return the settings in force, for the file or for a kind; durations in seconds, `None` is forever."""
-        if kind is not None:
-            arguments.text("kind", kind)
-        return self._look(lambda reader: reader.settings.values(kind))
-
-    def kind_settings(self) -> dict[str, dict[str, Value]]:
-        """Return what kind filters have of their own."""
-        return self._look(lambda r: {kind: dict(own) for kind, own in sorted(r.settings.by_kind.items())})
-
-    def set(self, name: str, value: object, kind: str | None = None) -> None:
-        """Change a setting for every process, for the file or for a kind filter (exact, or a prefix ending in `:`).
-
-        Raises:
-            UsageError: an unknown name, a value out of its bounds, or a kind where the setting is file-wide.
-        """
-        checked = specs.check(name, value, kind)
-        self._do(lambda context: settings_table.put(context, *checked), durable=True)
-
-    def unset(self, name: str, kind: str | None = None) -> None:
-        """Go back to a setting's default, or for a kind filter to what the file says.
-
-        Raises:
-            UsageError: an unknown name, or a kind where the setting is file-wide.
-        """
-        specs.check_name(name, kind)
-        self._do(lambda context: settings_table.remove(context, name, kind), durable=True)
-
     # --- inside
+
+    def _wish(
+        self,
+        limit: int,
+        kinds: Iterable[str] | None,
+        scope: ManyScopes,
+        worker_id: str | None,
+        ttl: Duration | None,
+        *,
+        least: int = 1,
+    ) -> Wish:
+        """Check what a caller asks for, from `least` leases on."""
+        return Wish(
+            self._stored_scopes(scope),
+            arguments.kind_filters(kinds),
+            self.worker_id if worker_id is None else arguments.text("worker_id", worker_id),
+            None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=MAX_LEASE_S),
+            arguments.whole("limit", limit, least, leasing.MAX_LEASES),
+        )
 
     def _settle(self, leases: Sequence[Lease], work: Callable[[Context], Conflicts]) -> Conflicts:
         return self._do(work, durable=False) if leases else []

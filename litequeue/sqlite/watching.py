@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
@@ -44,13 +45,15 @@ class Source(Protocol):
 class Listener:
     """One thread that waits. Its rings are counted by a queue that a signal handler may put into, unlike an event."""
 
-    __slots__ = ("_rings", "key", "path")
+    __slots__ = ("_rings", "key", "known_since", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
         """Of the bell."""
         self.key: int | None = None
         """Of the watch that it has its ring from, for the watcher."""
+        self.known_since = 0.0
+        """When this process first watched the file that it has its ring from, by `time.monotonic`."""
         self._rings: SimpleQueue[None] = SimpleQueue()
 
     def wake(self) -> None:
@@ -62,17 +65,20 @@ class Listener:
         while not self._rings.empty():
             self._rings.get_nowait()
 
-    def sleep(self, seconds: float) -> None:
-        """Sleep until it is woken, no longer than that."""
-        self._pause(seconds)
+    def sleep(self, seconds: float) -> bool:
+        """Sleep until it is woken, no longer than that; tell whether it was."""
+        return self._pause(seconds)
 
     def rest(self, seconds: float) -> None:
         """Do not listen for so long; a handle that closes ends it."""
         self._pause(seconds)
 
-    def _pause(self, seconds: float) -> None:
-        with contextlib.suppress(Empty):
+    def _pause(self, seconds: float) -> bool:
+        try:
             self._rings.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
 
 
 class Watcher:
@@ -83,6 +89,8 @@ class Watcher:
         self._is_deaf = False
         """Whether the source has failed while it was read: it is not tried again."""
         self._source: Source | None = None
+        self._known: dict[str, tuple[tuple[int, int], float]] = {}
+        """Of each bell's path: which file was there last, and since when."""
         self._begin()
         forks.know(self)
 
@@ -98,6 +106,7 @@ class Watcher:
                     return False
                 descriptor = open_sidecar(listener.path, place.mode)
                 try:
+                    listener.known_since = self._since(listener.path, descriptor)
                     listener.key = source.arm(listener.path, descriptor)
                 finally:
                     os.close(descriptor)
@@ -105,7 +114,7 @@ class Watcher:
         except (OSError, RuntimeError) as exc:  # no such file, no more watches, no more threads
             if not self._has_failed:
                 self._has_failed = True
-                _log.warning("waiting for work on %s asks again and again, its bell failed: %s", place.path, exc)
+                _log.warning("waiting for %s asks again and again, its bell failed: %s", place.path, exc)
             return False
         return True
 
@@ -140,6 +149,15 @@ class Watcher:
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._listeners: dict[int, set[Listener]] = {}
+
+    def _since(self, path: str, descriptor: int) -> float:
+        """Return when this process first saw the file that is at a path now."""
+        found = os.fstat(descriptor)
+        file = found.st_dev, found.st_ino
+        known = self._known.get(path)
+        if known is None or known[0] != file:
+            known = self._known[path] = file, time.monotonic()
+        return known[1]
 
     def _leave(self, listener: Listener) -> None:
         if listener.key is not None:

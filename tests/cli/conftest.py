@@ -93,6 +93,7 @@ class Processes:
         *arguments: str,
         stdin: int | IO[str] | None = subprocess.DEVNULL,
         stdout: int | IO[str] = subprocess.PIPE,
+        stderr: int = subprocess.PIPE,
         environment: dict[str, str] | None = None,
         before: Callable[[], None] | None = None,
     ) -> subprocess.Popen[str]:
@@ -101,7 +102,8 @@ class Processes:
             [sys.executable, "-m", "litequeue", "--db", str(self._path), *arguments],
             stdin=stdin,
             stdout=stdout,
-            stderr=subprocess.PIPE,
+            stderr=stderr,
+            cwd=self._path.parent,
             encoding="utf-8",
             env={**os.environ, **_PLAIN, **(environment or {})},
             preexec_fn=before,  # noqa: PLW1509 - no other thread of ours holds a lock that the child would need
@@ -116,7 +118,15 @@ class Processes:
     def outcome(self, process: subprocess.Popen[str]) -> Outcome:
         """Wait for the end of a command; return it with what had not been read yet."""
         out, err = process.communicate(timeout=60)
-        return Outcome(process.returncode, out or "", err)
+        return Outcome(process.returncode, out or "", err or "")
+
+    def next_line(self, process: subprocess.Popen[str], name: str = "stdout") -> str:
+        """Wait for the next line that a process prints."""
+        stream = process.stdout if name == "stdout" else process.stderr
+        assert stream is not None
+        line = stream.readline()
+        assert line.endswith("\n"), (line, process.poll())
+        return line.rstrip("\n")
 
     def end(self) -> None:
         """End what a failed test has left running."""
@@ -140,6 +150,20 @@ def cli(db: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     """Give the command, on `db`; the environment names no other file."""
     monkeypatch.delenv("LITEQUEUE_DB", raising=False)
     return Cli(db)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the current folder; what is imported from it is forgotten."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - before:
+        module = sys.modules[name]
+        places = [getattr(module, "__file__", None), *getattr(module, "__path__", ())]  # a namespace has no file
+        if any(str(place).startswith(str(tmp_path)) for place in places):
+            del sys.modules[name]
 
 
 @pytest.fixture

@@ -48,9 +48,9 @@ def state(path: Path) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
 def test_a_file_that_is_not_there_is_not_made(cli: Cli, words: list[str]) -> None:
-    """Only `init` and `enqueue` create a file; everything else says that there is none (§6, §9)."""
+    """Only `init` and `enqueue` create a file; everything else says that there is none, and how to make it (§6, §9)."""
     line = cli(*words).line_of_failure(1)
-    assert line == f"cannot open {cli.path}: there is no such file"
+    assert line == (f"cannot open {cli.path}: there is no such file; make it with `litequeue --db {cli.path} init`")
     assert beside(cli.path) == set()
 
 

@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
     from tests.cli.conftest import Cli
 
+TASKS = """
+import litequeue
+
+tasks = litequeue.Tasks()
+
+
+@tasks.task("mail:send")
+def send(to=None):
+    pass
+"""
 EXAMPLE_ID = UUID("0190a0c5-7b5e-7000-8000-000000000001")
 
 
@@ -65,12 +75,29 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "jobs retry",
             "jobs show",
             "maintain",
+            "outbox",
+            "outbox dead",
+            "outbox discard",
+            "pause",
+            "pauses",
             "restore",
+            "resume",
+            "schedule",
+            "schedule add",
+            "schedule ls",
+            "schedule next",
+            "schedule now",
+            "schedule pause",
+            "schedule resume",
+            "schedule rm",
+            "schedule run",
             "settings",
             "settings get",
             "settings set",
             "settings unset",
             "stats",
+            "weight",
+            "work",
         ]
     )
 
@@ -90,25 +117,35 @@ def test_every_command_explains_itself_and_gives_an_example(words: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "example", [example for words in ALL for example in examples(words) if " maintain --every" not in example]
+    "example",
+    [example for words in ALL for example in examples(words) if not example.endswith((" --every 5s", " schedule run"))],
 )
-def test_every_example_works_as_it_is_typed(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each example of the help is accepted and does something, or says that there is nothing to do (status 3)."""
-    monkeypatch.chdir(tmp_path)
     with litequeue.open("app.queue", durability="normal") as queue:
-        queue.enqueue("mail:send", job_id=EXAMPLE_ID)
+        if " outbox " in example:
+            queue.put_message("orders", "placed", key="7", message_id=EXAMPLE_ID)
+        else:
+            queue.enqueue("mail:send", job_id=EXAMPLE_ID)
         if " retry " in example:
             lease = queue.lease_next()
             assert lease is not None
             lease.fail("no", retryable=False)
+        if " schedule " in example:
+            queue.schedule("nightly", "@daily", "report")
         if " restore " in example:
             queue.backup("app.backup")
+        if " work " in example:
+            (folder / "app").mkdir()
+            (folder / "app" / "tasks.py").write_text(TASKS, encoding="utf-8")
     words = shlex.split(example.rpartition("| ")[2])
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("="))
     assert words.pop(0) == "litequeue"
+    if "work" in words and "--until-empty" not in words:
+        words.append("--until-empty")  # else it would go on for ever
     result = CliRunner().invoke(command, words, input="1\n2\n")
-    nothing_to_do = "--once" in words and result.exit_code == 3
+    nothing_to_do = ("--once" in words or "resume" in words) and result.exit_code == 3
     assert result.exit_code == 0 or nothing_to_do, result.output
 
 
@@ -144,6 +181,22 @@ def test_the_file_may_come_from_the_environment(cli: Cli, monkeypatch: pytest.Mo
         assert kinds(other) == ["here"]
     with litequeue.open(cli.path, create=False) as given:
         assert kinds(given) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["work", "app:tasks", "--db", "x"], "litequeue --db x work app:tasks"),
+        (["work", "--db=my queue", "app:tasks", "--quiet"], "litequeue --db 'my queue' work app:tasks --quiet"),
+        (["jobs", "ls", "--json", "--db", "x"], "litequeue --db x jobs ls --json"),
+        (["jobs", "--db", "x", "ls"], "litequeue --db x jobs ls"),
+        (["stats", "--db"], "litequeue --db FILE stats"),
+    ],
+)
+def test_the_file_after_the_command_is_told_with_the_line_that_was_meant(words: list[str], line: str) -> None:
+    """`--db` goes before the command: what is to be typed stands in the message (§9)."""
+    result = CliRunner().invoke(command, words, prog_name="litequeue")
+    assert (result.exit_code, result.output) == (2, f"litequeue: --db goes before the command: {line}\n")
 
 
 @pytest.mark.parametrize("words", [["stats", "--nope"], ["nope"], ["jobs", "ls", "--state", "nope"], ["enqueue"]])

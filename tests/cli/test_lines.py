@@ -108,7 +108,7 @@ def test_a_slow_producer_s_lines_are_enqueued_as_they_come(cli: Cli, queue: Queu
         (b"18446744073709551616", "payload cannot be stored: a whole number beyond 64 bits at '$'"),
         (rb'{"a": ["\ud800"]}', "payload cannot be stored: text that UTF-8 cannot hold (a lone surrogate) at '$.a[0]'"),
         (b'"%s"' % (b"x" * 2000), "the payload of work has 2,004 bytes encoded; max_payload allows 1,000"),
-        (b"[" * 5000, "not readable as JSON: nested too deep"),
+        (b"[" * 200_000, "not readable as JSON: nested too deep"),
     ],
 )
 def test_a_line_that_is_refused_is_named_and_all_before_it_are_in(

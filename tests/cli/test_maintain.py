@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import JobState, Maintenance, MaintenanceReport, Queue, QueueBusy
-from litequeue.cli.maintain import Ending, _text, signals_into
+from litequeue import JobState, Maintenance, MaintenanceReport, Queue
+from litequeue.cli.maintain import _text
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Processes
     from tests.conftest import MakeQueue
 
-COUNTS = r"reaped (\d+), promoted (\d+), expired (\d+), pruned (\d+), pulled in (\d+)"
+COUNTS = r"reaped (\d+), promoted (\d+), expired (\d+), pruned (\d+), pulled in (\d+), fired \d+"
 REPORT = COUNTS + r"; [\d,]+ bytes given back; (\d+) pages? left in the write-ahead log of [\d,]+ bytes"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the signals and locks here are POSIX")
@@ -42,20 +40,11 @@ def make_due(past: Queue) -> UUID:
     return past.enqueue("work", delay=1).job_id
 
 
-def next_line(process: subprocess.Popen[str], name: str = "stdout") -> str:
-    """Wait for the next line that a process prints."""
-    stream = process.stdout if name == "stdout" else process.stderr
-    assert stream is not None
-    line = stream.readline()
-    assert line.endswith("\n"), (line, process.poll())
-    return line.rstrip("\n")
-
-
 def test_a_report_tells_what_went_back_to_the_disk_and_who_holds_the_log() -> None:
     """The bytes given back, and for how long a reader has kept the log from being copied back (V11)."""
-    report = MaintenanceReport(0, 0, 0, 9, 0, freed_bytes=3_000_000, wal_pages=12, wal_bytes=70_000, wal_held_s=1_234)
+    report = MaintenanceReport(0, 0, 0, 9, 0, 2, 3_000_000, wal_pages=12, wal_bytes=70_000, wal_held_s=1_234)
     assert _text(report) == (
-        "reaped 0, promoted 0, expired 0, pruned 9, pulled in 0; 3,000,000 bytes given back; "
+        "reaped 0, promoted 0, expired 0, pruned 9, pulled in 0, fired 2; 3,000,000 bytes given back; "
         "12 pages left in the write-ahead log of 70,000 bytes, which a reader has held for 1,234 s"
     )
 
@@ -138,7 +127,7 @@ def test_a_signal_ends_it_cleanly_at_once(processes: Processes, past: Queue, num
     """A line for the pass that did something, then status 0 without waiting for the next pass (§9)."""
     job_id = make_due(past)
     process = processes.start("maintain")
-    line = next_line(process)
+    line = processes.next_line(process)
     moment, _, report = line.partition(" ")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", moment)
     found = re.fullmatch(REPORT, report)
@@ -150,34 +139,12 @@ def test_a_signal_ends_it_cleanly_at_once(processes: Processes, past: Queue, num
     assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
 
 
-def test_once_it_is_told_to_end_further_signals_change_nothing() -> None:
-    """A second Ctrl-C while it closes the file must neither kill it nor show a traceback (§9)."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        ending: Ending = SimpleQueue()
-        with signals_into(ending):
-            signal.raise_signal(signal.SIGTERM)
-        assert ending.get_nowait() is None
-        assert {signal.getsignal(number) for number in before} == {signal.SIG_IGN}
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def test_a_maintainer_that_ends_by_itself_leaves_signals_as_they_were() -> None:
-    """Whoever runs the command in a process of its own kind gets its handlers back after an error."""
-    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
-    with pytest.raises(QueueBusy), signals_into(SimpleQueue()):
-        raise QueueBusy("as an example")
-    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
-
-
 @pytest.mark.slow
 def test_signals_that_come_in_a_storm_end_it_as_cleanly(processes: Processes, past: Queue) -> None:
     """A supervisor that repeats itself, while it stops and closes: status 0 all the same (§9)."""
     make_due(past)
     process = processes.start("maintain", "--every", "0.001")
-    next_line(process)
+    processes.next_line(process)
     for _ in range(200):
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGINT)
@@ -190,9 +157,9 @@ def test_it_goes_on_by_its_interval_and_is_silent_about_idle_passes(processes: P
     make_due(past)
     process = processes.start("maintain", "--every", "0.01")
     for _ in range(3):
-        assert "promoted 1" in next_line(process)
+        assert "promoted 1" in processes.next_line(process)
         make_due(past)
-    assert "promoted 1" in next_line(process)
+    assert "promoted 1" in processes.next_line(process)
     process.send_signal(signal.SIGTERM)
     outcome = processes.outcome(process)
     assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
@@ -204,9 +171,9 @@ def test_it_follows_the_interval_in_the_file(processes: Processes, past: Queue) 
     past.set("reaper_interval", 0.01)
     make_due(past)
     process = processes.start("maintain")
-    assert "promoted 1" in next_line(process)
+    assert "promoted 1" in processes.next_line(process)
     make_due(past)
-    assert "promoted 1" in next_line(process)
+    assert "promoted 1" in processes.next_line(process)
     process.send_signal(signal.SIGTERM)
     assert processes.outcome(process).status == 0
 
@@ -218,14 +185,14 @@ def test_a_second_one_stands_by_and_takes_over_when_the_first_is_killed(
     """One maintains; the other waits, says so, and goes on at once after a SIGKILL (issue 2, item 6)."""
     make_due(past)
     leader = processes.start("maintain", "--every", "1h")
-    assert "promoted 1" in next_line(leader)
+    assert "promoted 1" in processes.next_line(leader)
     second = processes.start("maintain", "--every", "1h")
     standing_by = f"litequeue: another process maintains {db}: standing by"
-    assert next_line(second, "stderr") == standing_by
+    assert processes.next_line(second, "stderr") == standing_by
     job_id = make_due(past)  # the leader sleeps for an hour, so only a successor will promote it
     leader.kill()
-    assert next_line(second, "stderr") == f"litequeue: taking over the maintenance of {db}"
-    assert "promoted 1" in next_line(second)
+    assert processes.next_line(second, "stderr") == f"litequeue: taking over the maintenance of {db}"
+    assert "promoted 1" in processes.next_line(second)
     assert past.get(job_id).state is JobState.PENDING
     second.send_signal(signal.SIGTERM)
     outcome = processes.outcome(second)
@@ -237,13 +204,13 @@ def test_one_that_stands_by_ends_cleanly_too(processes: Processes, past: Queue) 
     """SIGTERM while waiting for the lead: status 0, and the leader is not disturbed (§9)."""
     make_due(past)
     leader = processes.start("maintain", "--every", "0.01")
-    next_line(leader)
+    processes.next_line(leader)
     second = processes.start("maintain")
-    assert "standing by" in next_line(second, "stderr")
+    assert "standing by" in processes.next_line(second, "stderr")
     second.send_signal(signal.SIGTERM)
     assert processes.outcome(second).status == 0
     make_due(past)
-    assert "promoted 1" in next_line(leader)
+    assert "promoted 1" in processes.next_line(leader)
     leader.send_signal(signal.SIGTERM)
     assert processes.outcome(leader).status == 0
 
@@ -253,7 +220,7 @@ def test_once_works_beside_a_maintainer(processes: Processes, past: Queue, cli: 
     """`--once` asks nobody for the lead: an operator wants it done now (issue 2, item 6)."""
     make_due(past)
     leader = processes.start("maintain", "--every", "1h")
-    next_line(leader)
+    processes.next_line(leader)
     make_due(past)
     assert "promoted 1" in cli.done("maintain", "--once")
     leader.send_signal(signal.SIGTERM)
@@ -265,7 +232,7 @@ def test_a_file_that_is_moved_away_ends_it_with_an_error(processes: Processes, p
     """Status 1 and one line: the file underneath is no longer the one that was opened (§6)."""
     make_due(past)
     process = processes.start("maintain", "--every", "0.01")
-    next_line(process)
+    processes.next_line(process)
     past.close()
     db.rename(db.with_name("elsewhere.queue"))
     outcome = processes.outcome(process)
@@ -277,7 +244,7 @@ def test_a_reader_that_goes_away_ends_it_without_a_traceback(processes: Processe
     """`litequeue maintain | head -1` ends at the second line that nobody reads (§9)."""
     make_due(past)
     process = processes.start("maintain", "--every", "0.01")
-    next_line(process)
+    processes.next_line(process)
     assert process.stdout is not None
     process.stdout.close()
     make_due(past)

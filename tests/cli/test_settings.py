@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import SYSTEM
+from litequeue import ANY, SYSTEM
 from litequeue.settings import SPECS, Value
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def test_get_shows_every_setting(cli: Cli) -> None:
     assert ["dead_retention", "none"] in lines
     assert ["refuse_lapsed", "false"] in lines
     assert ["lease_ttl", "300"] in lines
-    assert cli.json("settings", "get") == {**DEFAULTS, "kinds": {}}
+    assert cli.json("settings", "get") == {**DEFAULTS, "kinds": {}, "scopes": []}
 
 
 def test_get_of_a_kind_shows_what_is_in_force_for_it(cli: Cli, queue: Queue) -> None:
@@ -56,6 +56,10 @@ def test_get_of_a_kind_shows_what_is_in_force_for_it(cli: Cli, queue: Queue) -> 
         ("max_attempts", "1", 1),
         ("max_bytes", "none", None),
         ("max_bytes", "1000000", 1_000_000),
+        ("concurrency", "3", 3),
+        ("concurrency", "none", None),
+        ("rate", "100/5m", "100/300s"),
+        ("rate", "none", None),
         ("refuse_lapsed", "true", True),
         ("refuse_lapsed", "false", False),
     ],
@@ -110,7 +114,41 @@ def test_a_value_out_of_bounds_is_refused_with_the_name_and_the_bounds(
     line = cli("settings", "set", name, text).line_of_failure(2)
     assert line.startswith(f"{name} must be ")
     assert bounds in line
-    assert cli.json("settings", "get") == {**DEFAULTS, "kinds": {}}
+    assert cli.json("settings", "get") == {**DEFAULTS, "kinds": {}, "scopes": []}
+
+
+def test_a_limit_within_scopes_is_set_shown_and_taken_back(cli: Cli, queue: Queue) -> None:
+    """For each scope, for one, and for the one without a name (§5)."""
+    for words in (["--each-scope", "--kind", "mail:"], ["--scope", "one"], ["--system"]):
+        cli.done("settings", "set", "concurrency", "2", *words)
+    assert queue.scope_settings() == {
+        ANY: {"mail:": {"concurrency": 2}},
+        "one": {None: {"concurrency": 2}},
+        SYSTEM: {None: {"concurrency": 2}},
+    }
+    shown = [line.split(maxsplit=2) for line in cli.done("settings", "get").splitlines()]
+    assert ["concurrency", "2", "for mail: in each scope"] in shown
+    assert ["concurrency", "2", "in scope one"] in shown
+    assert ["concurrency", "2", "in scope (system)"] in shown
+    told = cli.json("settings", "get")
+    assert isinstance(told, dict)
+    own = {"kind": None, "name": "concurrency", "value": 2}
+    assert told["scopes"] == [
+        {"scope": None, "each_scope": False, **own},
+        {"scope": None, "each_scope": True, **own, "kind": "mail:"},
+        {"scope": "one", "each_scope": False, **own},
+    ]
+    for words in (["--each-scope", "--kind", "mail:"], ["--scope", "one"], ["--system"]):
+        cli.done("settings", "unset", "concurrency", *words)
+    assert queue.scope_settings() == {}
+
+
+def test_a_limit_within_a_scope_is_refused_where_there_is_none(cli: Cli) -> None:
+    """One line that says which settings may have it (§6)."""
+    cli.done("init")
+    assert "only concurrency has" in cli("settings", "set", "rate", "1/s", "--each-scope").line_of_failure(2)
+    line = cli("settings", "set", "concurrency", "1", "--each-scope", "--scope", "one").line_of_failure(2)
+    assert "exclude" in line
 
 
 @pytest.mark.parametrize("words", [["get"], ["set", "1"], ["unset"]])
@@ -163,3 +201,42 @@ def test_stats_of_an_empty_queue_are_done(cli: Cli) -> None:
     """Zeros are an answer, not nothing to do (§9)."""
     cli.done("init")
     assert "total            0\n" in cli.done("stats")
+
+
+def test_weights_are_set_shown_and_taken_back(cli: Cli, queue: Queue) -> None:
+    """`weight N --scope NAME`; without N all that are not 1 (V12)."""
+    assert cli.done("weight") == ""
+    assert cli.json("weight") == []
+    cli.done("weight", "5", "--scope", "acme")
+    cli.done("weight", "1000", "--system")
+    cli.done("weight", "2")
+    assert queue.weights() == {SYSTEM: 1000, "acme": 5, "default": 2}
+    assert [line.split() for line in cli.done("weight").splitlines()] == [
+        ["(system)", "1000"],
+        ["acme", "5"],
+        ["default", "2"],
+    ]
+    assert cli.json("weight") == [
+        {"scope": None, "weight": 1000},
+        {"scope": "acme", "weight": 5},
+        {"scope": "default", "weight": 2},
+    ]
+    cli.done("weight", "1", "--scope", "acme")
+    assert queue.weights() == {SYSTEM: 1000, "default": 2}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["0"], "weight must be a whole number from 1 to 1000"),
+        (["-1"], "weight must be a whole number from 1 to 1000"),
+        (["1001", "--scope", "a"], "weight must be a whole number from 1 to 1000"),
+        (["3", "--scope", "litequeue:x"], "scope must be "),
+        (["--scope", "a"], "a scope goes with its weight"),
+        (["3", "--scope", "a", "--system"], "--scope and --system exclude each other"),
+    ],
+)
+def test_a_weight_out_of_its_bounds_is_wrong_usage(cli: Cli, words: list[str], line: str) -> None:
+    """Name, value and bounds (§6, §9)."""
+    cli.done("init")
+    assert line in cli("weight", *words).line_of_failure(2)

@@ -62,7 +62,9 @@ VERBS: list[tuple[Call, list[object]]] = [
     (("kind", lambda q, _, bad: q.enqueue(cast("str", bad))), [*BAD_TEXT, None]),
     (("scope", lambda q, _, bad: q.enqueue("work", scope=cast("str", bad))), [*BAD_SCOPE, ANY]),
     (("idempotency_key", lambda q, _, bad: q.enqueue("work", idempotency_key=cast("str", bad))), list(BAD_TEXT)),
-    (("scope", lambda q, _, bad: q.lease_next(scope=cast("str", bad))), [*BAD_SCOPE, ANY]),
+    (("scope", lambda q, _, bad: q.lease_next(scope=cast("str", bad))), list(BAD_SCOPE)),
+    (("scope", lambda q, _, bad: q.wait(0, scope=cast("str", bad))), list(BAD_SCOPE)),
+    (("scope", lambda q, _, bad: q.set_weight(cast("str", bad), 2)), [*BAD_SCOPE, ANY, None]),
     (("worker_id", lambda q, _, bad: q.lease_next(worker_id=cast("str", bad))), list(BAD_TEXT)),
     (("kinds", lambda q, _, bad: q.lease_next([cast("str", bad)])), [*BAD_TEXT, None]),
     (("kinds", lambda q, _, bad: q.lease_next(["work", cast("str", bad)])), [*BAD_TEXT, None]),
@@ -75,6 +77,7 @@ VERBS: list[tuple[Call, list[object]]] = [
     # counts
     (("priority", lambda q, _, bad: q.enqueue("work", priority=cast("int", bad))), [*BAD_WHOLE, 256, None]),
     (("max_attempts", lambda q, _, bad: q.enqueue("work", max_attempts=cast("int", bad))), [*BAD_WHOLE, 0]),
+    (("weight", lambda q, _, bad: q.set_weight("work", cast("int", bad))), [*BAD_WHOLE, 0, 1001]),
     (("limit", lambda q, _, bad: q.lease_many(cast("int", bad))), [*BAD_WHOLE, 0, 10_001, None]),
     (("limit", lambda q, _, bad: q.list(limit=cast("int", bad))), [*BAD_WHOLE, 0, 10_001, None]),
     (("progress", lambda _, lease, bad: lease.checkpoint(b"x", cast("float", bad))), [-0.1, 1.1, math.nan, "1", True]),
@@ -100,7 +103,7 @@ VERBS: list[tuple[Call, list[object]]] = [
     (("jobs", lambda q, _, bad: q.enqueue_many([cast("NewJob", bad)])), ["work", None, {"kind": "work"}]),
     (("state", lambda q, _, bad: q.list(cast("JobState", bad))), ["DEAD", 4, "dead", ...]),
     (("after", lambda q, _, bad: q.list(after=bad)), ["x", 7, ...]),  # type: ignore[arg-type]
-    (("continuation", lambda _, lease, bad: lease.checkpoint(cast("bytes", bad))), ["text", None, 7, [1]]),
+    (("continuation", lambda _, lease, bad: lease.checkpoint(cast("bytes", bad))), ["text", 7, [1], bytearray(b"x")]),
     (("note", lambda _, lease, bad: lease.checkpoint(b"x", note=cast("str", bad))), [7, b"x", ...]),
     (("detail", lambda _, lease, bad: lease.note(cast("str", bad))), [None, 7, b"x"]),
     (("error", lambda _, lease, bad: lease.fail(cast("str", bad))), [None, 7, ValueError("x")]),
@@ -250,3 +253,14 @@ def test_a_new_job_is_checked_where_it_is_written(argument: str, arguments: dict
     """`NewJob` itself refuses, so the fault is found at its place and not in a batch of a thousand (§6, V1)."""
     with pytest.raises(UsageError, match=argument):
         NewJob(**arguments)  # type: ignore[arg-type]
+
+
+def test_what_has_a_job_id_is_told_to_give_it(queue: Queue) -> None:
+    """The answer of `enqueue`, a job or a lease in the place of an id (§6)."""
+    made = queue.enqueue("work")
+    for given in (made, queue.get(made.job_id), queue.lease_next()):
+        for call in (queue.get, queue.wait_for, queue.cancel):
+            with pytest.raises(
+                UsageError, match=r"^job_id must be a UUID or the text of one, not .*; give its \.job_id$"
+            ):
+                call(given)  # type: ignore[arg-type]

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import JobState, NewJob
+from litequeue import ANY, JobState, NewJob
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from litequeue import Queue
+    from litequeue.model import Scope, SpecialScope
     from litequeue.testing import FakeClock
     from tests.conftest import MakeQueue
 
@@ -229,3 +230,18 @@ def test_a_prefix_of_an_idle_handle_finds_new_kinds(make_queue: MakeQueue) -> No
     assert [idle.lease_next(["a:"]), idle.lease_next(["a:"])] == [None, None]
     make_queue().enqueue("a:b")
     assert idle.lease_next(["a:"]) is not None
+
+
+@pytest.mark.parametrize("scope", ["default", ANY])
+def test_a_job_that_comes_back_too_late_is_buried_by_the_same_call(
+    queue: Queue, clock: FakeClock, scope: Scope | SpecialScope
+) -> None:
+    """A lapsed run takes on the times of a trigger that was kept meanwhile, and they are over (§3, V2, V11)."""
+    job_id = queue.enqueue("work", idempotency_key="key").job_id
+    assert queue.lease_next(ttl=5) is not None
+    queue.enqueue("work", idempotency_key="key", on_conflict="reset", expires=1)
+    clock.advance(6)
+    queue.enqueue("other")
+    assert queue.lease_next(["other"], scope=scope) is not None
+    job = queue.get(job_id)
+    assert (job.state, job.last_error, job.reaps) == (JobState.DEAD, "expired", 1)

@@ -98,6 +98,25 @@ def test_a_checkpoint_is_stored_and_extends_in_one_write(queue: Queue, clock: Fa
     assert queue.get(lease.job_id).continuation == lease.continuation == b""
 
 
+def test_a_checkpoint_keeps_what_it_does_not_give(queue: Queue, clock: FakeClock, lease: Lease) -> None:
+    """Progress alone leaves the bytes as they are, and extends all the same; never given, they are empty (V5)."""
+    lease.checkpoint(progress=0.25)
+    job = queue.get(lease.job_id)
+    assert (job.continuation, job.progress, job.note, job.checkpoints) == (b"", 0.25, None, 1)
+    assert lease.continuation == b""
+    lease.checkpoint(b"page 7", note="seven")
+    clock.advance(60)
+    queue.checkpoint(lease, progress=0.5)
+    job = queue.get(lease.job_id)
+    assert (job.continuation, job.progress, job.note, job.checkpoints) == (b"page 7", 0.5, "seven", 3)
+    assert lease.continuation == b"page 7"
+    assert job.lease_deadline == clock.wall_us() + 100 * SECOND
+    with queue.transaction() as tx:
+        tx.checkpoint(lease, b"page 8")
+        tx.checkpoint(lease, note="eight")
+    assert queue.get(lease.job_id).continuation == lease.continuation == b"page 8"
+
+
 def test_a_checkpoint_too_large_changes_nothing(queue: Queue, lease: Lease) -> None:
     """The continuation is held against `max_payload`; the lease is still held (V5, §6)."""
     lease.checkpoint(b"good")
@@ -272,6 +291,18 @@ def test_a_failed_run_waits_out_its_back_off(queue: Queue, clock: FakeClock, lea
     assert queue.lease_next() is None
     clock.advance(1)
     assert queue.lease_next() is not None
+
+
+@pytest.mark.parametrize("retryable", [True, False])
+def test_the_log_has_the_first_line_of_an_error_and_the_job_all_of_it(
+    queue: Queue, lease: Lease, *, retryable: bool
+) -> None:
+    """An event is one line; a traceback below it belongs to `last_error` (§2, V7)."""
+    error = "ValueError: boom\nTraceback (most recent call last):\n  File …"
+    lease.fail(error, retryable=retryable)
+    job = queue.get(lease.job_id)
+    assert job.last_error == error
+    assert [event.detail for event in job.events if event.transition is Transition.FAILED] == ["ValueError: boom"]
 
 
 @pytest.mark.parametrize("delay", [90, timedelta(seconds=90), 0])

@@ -32,9 +32,10 @@ class Parent:
     """The test, as its child sees it."""
 
     def say(self, line: str) -> None:
-        """Send a line to the test."""
-        sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        """Send a line to the test; from a signal handler too, which may come in the midst of another line's sending."""
+        unsent = f"{line}\n".encode()
+        while unsent:
+            unsent = unsent[os.write(1, unsent) :]
 
     def hear(self) -> str:
         """Wait for a line from the test; when the test is gone, so is the child."""
@@ -49,7 +50,6 @@ class Parent:
 
     def fork(self, work: Callable[[], object]) -> int:
         """Run `work` in a fork of this process that ends right after it; return the fork's process id."""
-        sys.stdout.flush()
         pid = os.fork()
         if pid == 0:
             try:

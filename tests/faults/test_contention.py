@@ -73,6 +73,35 @@ def test_a_lease_without_a_look_is_found() -> None:
     assert cast("int", row["doubled"]) > 0
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["threads", "asyncio", "processes"])
+def test_every_job_goes_to_one_of_many_workers(mode: str) -> None:
+    """Real workers, with handlers some of which last longer than a lease: 0 lost, 0 doubled, one run each (G1, V4)."""
+    only = ("--durability", "normal", "--mode", mode)
+    status, told, (row,) = _run("--jobs", "500", "--processes", "3", "--seconds", "60", *only)
+    assert told["broken"] == []
+    assert status == 0
+    assert (row["jobs done"], row["left"], row["doubled"], row["lost"]) == (500, 0, 0, 0)
+
+
+@pytest.mark.slow
+def test_workers_whose_time_is_over_give_back_what_they_have_not_begun() -> None:
+    """Others may lease that once more before their own time is over, and that is no fault (G1, G5)."""
+    only = ("--processes", "4", "--durability", "full", "--mode", "processes")
+    status, told, (row,) = _run("--jobs", "20000", "--seconds", "5", *only)
+    assert told["broken"] == []
+    assert status == 0
+    assert cast("int", row["left"]) > 0
+
+
+@pytest.mark.slow
+def test_workers_that_do_not_extend_their_leases_are_found() -> None:
+    """A handler outlasts its lease, and another worker has the job meanwhile (V4)."""
+    only = ("--processes", "3", "--durability", "normal", "--mode", "threads")
+    status, _, _ = _run("--jobs", "100", *only, "--control", "no-heartbeat")
+    assert status == 1
+
+
 def _served(*begun_at: int, ended_at: int) -> Turns:
     return Turns(begun_at, [1] * len(begun_at), ended_at, is_cut=False)
 

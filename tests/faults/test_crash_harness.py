@@ -44,15 +44,108 @@ def test_a_short_run_breaks_no_promise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("control", "promise"),
+    ("control", "kills", "promise"),
     [
-        ("no-fence", "nobody but the holder of the latest lease is obeyed (G1)"),
-        ("early-acknowledgement", "what was acknowledged is in the file"),
-        ("double-lease", "each generation has one holder (G1)"),
+        ("no-fence", "40", "nobody but the holder of the latest lease is obeyed (G1)"),
+        ("early-acknowledgement", "25", "what was acknowledged is in the file"),
+        ("double-lease", "25", "each generation has one holder (G1)"),
     ],
 )
-def test_a_sabotaged_queue_is_found_out(control: str, promise: str) -> None:
+def test_a_sabotaged_queue_is_found_out(control: str, kills: str, promise: str) -> None:
     """A rule of the package is broken on purpose, in the workers: the run has to end with 1 and say which promise."""
-    status, told = _run("--kills", "25", "--durability", "normal", "--control", control)
+    status, told = _run("--kills", kills, "--durability", "normal", "--control", control)
     assert status == 1
     assert any(promise in cast("str", row["broken"]) for row in _table(told, "what the checker found"))
+
+
+@pytest.mark.parametrize(("mode", "kills"), [("threads", "15"), ("asyncio", "15"), ("processes", "8")])
+def test_real_workers_break_no_promise(mode: str, kills: str) -> None:
+    """Workers are killed, stopped and asked to end, and so are their processes; handlers do all that they may (G1-G6).
+
+    Nothing acknowledged is lost, no job is completed twice, and no two handlers work on one job under live leases.
+    """
+    status, told = _run("--kills", kills, "--workers-of", mode, "--durability", "normal")
+    assert told["broken"] == []
+    assert status == 0
+    killed = _table(told, "processes killed")
+    assert sum(cast("int", row[f"{mode}/normal"]) for row in killed) >= int(kills)
+    figures = {row["figure"]: cast("int", row[f"{mode}/normal"]) for row in _table(told, "what happened")}
+    assert min(figures[name] for name in ("completed", "stopped, most past their lease", "leases")) > 0
+
+
+@pytest.mark.parametrize(
+    ("control", "mode", "kills", "promise"),
+    [
+        ("no-fence", "threads", "25", "nobody but the holder of the latest lease is obeyed (G1)"),
+        ("early-settlement", "asyncio", "15", "what a worker tells its user has been committed (G11)"),
+        ("forgotten-outcome", "threads", "15", "what a handler came to is what the queue is told (V6, V7, V8)"),
+        ("unstopped-release", "processes", "8", "no handler works on a job while another one does"),
+    ],
+)
+def test_a_sabotaged_worker_is_found_out(control: str, mode: str, kills: str, promise: str) -> None:
+    """A worker that is written wrong: the run has to end with 1 and say which promise is broken."""
+    only = ("--workers-of", mode, "--durability", "normal")
+    status, told = _run("--kills", kills, *only, "--control", control)
+    assert status == 1
+    assert any(promise in cast("str", row["broken"]) for row in _table(told, "what the checker found"))
+
+
+RESTRAINED = (
+    "leases that took the last place of a limit",
+    "pauses",
+    "boundaries fired",
+    "times that a scope with ready work waited while others were served",
+)
+
+
+def test_a_restricted_run_breaks_no_promise() -> None:
+    """Limits, rates, pauses, schedules and turns hold while processes are killed and stopped (§5, V12, V15, G5, G10).
+
+    And they were felt: otherwise the run would say nothing of them.
+    """
+    status, told = _run("--kills", "40", "--durability", "normal", "--restricted")
+    assert told["broken"] == []
+    assert status == 0
+    figures = {row["figure"]: cast("int", row["normal"]) for row in _table(told, "what happened")}
+    assert min(figures[name] for name in RESTRAINED) > 0
+
+
+@pytest.mark.parametrize(("mode", "kills"), [("threads", "10"), ("asyncio", "10"), ("processes", "4")])
+def test_restricted_workers_break_no_promise(mode: str, kills: str) -> None:
+    """The same for real workers, most of which work for all scopes (§5, V12, V15, G5, G10)."""
+    status, told = _run("--kills", kills, "--workers-of", mode, "--durability", "normal", "--restricted")
+    assert told["broken"] == []
+    assert status == 0
+    figures = {row["figure"]: cast("int", row[f"{mode}/normal"]) for row in _table(told, "what happened")}
+    assert figures["completed"] > 0
+
+
+@pytest.mark.parametrize(
+    ("control", "promise"),
+    [
+        ("uncounted", "no more jobs are leased at a time than a limit allows (§5)"),
+        ("bottomless-bucket", "no more leases begin in any stretch of time than a rate allows (§5)"),
+        ("deaf-to-pauses", "nothing is leased while it is paused (V15)"),
+        ("double-fire", "each boundary of a schedule has one job"),
+        ("first-scope", "a scope with ready work is served within the others' weights (V12, G10)"),
+    ],
+)
+def test_a_queue_that_does_not_keep_to_its_restrictions_is_found_out(control: str, promise: str) -> None:
+    """Each of the rules is broken on purpose: the run has to end with 1 and say which."""
+    status, told = _run("--kills", "50", "--durability", "normal", "--restricted", "--control", control)
+    assert status == 1
+    assert any(promise in cast("str", row["broken"]) for row in _table(told, "what the checker found"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--control", "early-settlement"),
+        ("--control", "double-lease", "--workers-of", "threads"),
+        ("--control", "uncounted"),
+    ],
+)
+def test_a_control_that_does_not_apply_is_refused(arguments: tuple[str, ...]) -> None:
+    """It would sabotage nothing, and so prove nothing."""
+    command = [sys.executable, str(HARNESS), *arguments]
+    assert subprocess.run(command, capture_output=True, check=False, timeout=110).returncode == 2

@@ -6,6 +6,7 @@ each with the library and with the command. The bytes of a file are looked at on
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import stat
@@ -18,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 import litequeue
-from litequeue import CannotOpen, LiteQueueError, Maintenance, NotAQueue
+from litequeue import CannotOpen, LiteQueueError, Maintenance, NotAQueue, WaitTimeout
 from litequeue.cli import litequeue as command
 from litequeue.sqlite.leadership import Leadership
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-SUFFIXES = ("-wal", "-shm", "-journal", "-lock", "-maintenance", "-bell")
+SUFFIXES = ("-wal", "-shm", "-journal", "-lock", "-maintenance", "-schedules", "-bell", "-done")
 VICTIM = b"not the queue's\n" * 300
 
 
@@ -74,6 +75,10 @@ def _use(path: str) -> list[str]:
         with litequeue.open(path) as queue:
             queue.enqueue("work", "x" * 1000)
             queue.stats()
+            waiting = queue.enqueue("other", delay=60).job_id
+            with contextlib.suppress(WaitTimeout):
+                queue.wait_for(waiting, 0.01)
+            queue.cancel(waiting)
             Maintenance(queue).run_once()
             leadership = Leadership(queue.path, "maintenance", queue.mode)  # as `Maintenance.run` takes it
             leadership.take()
@@ -110,8 +115,8 @@ def test_what_stands_in_the_place_of_a_sidecar_is_not_written_to(path: str, suff
     before = Path(path).read_bytes()
     said = _use(path)
     is_a_lock = suffix in ("-lock", "-maintenance")
-    if suffix == "-bell" or (put == "a hard link" and is_a_lock):
-        assert said[0] == "worked"  # an ordinary file, which is only locked; or the bell, which no verb needs
+    if suffix in ("-bell", "-done", "-schedules") or (put == "a hard link" and is_a_lock):
+        assert said[0] == "worked"  # an ordinary file, which is only locked; or one that no verb needs
     else:
         assert said[0] == "CannotOpen"
     if said[0] == "CannotOpen" and suffix != "-maintenance":

@@ -7,6 +7,7 @@ inside COMMIT too, by the hook that SQLite calls there. What is promised: whoeve
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import inspect
 import itertools
@@ -22,6 +23,7 @@ import pytest
 import litequeue
 from litequeue import JobState, LiteQueueError
 from litequeue.sqlite.watching import WATCHER
+from tests.collecting import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,15 +67,16 @@ class Interrupter:
 
 def _interrupt_at(nth: int, work: Callable[[], object]) -> Interrupted:
     """Raise at the n-th function that `work` enters."""
-    interrupter = Interrupter(nth)
-    try:
-        work()
-    except BaseException as exc:  # noqa: BLE001 - also what an interrupt has led to
-        sys.setprofile(None)
-        says_done = any("had been committed" in note for note in getattr(exc, "__notes__", []))
-        return Interrupted(interrupter.place, type(exc).__name__, says_done)
-    finally:
-        sys.setprofile(None)
+    with uncollected():
+        interrupter = Interrupter(nth)
+        try:
+            work()
+        except BaseException as exc:  # noqa: BLE001 - also what an interrupt has led to
+            sys.setprofile(None)
+            says_done = any("had been committed" in note for note in getattr(exc, "__notes__", []))
+            return Interrupted(interrupter.place, type(exc).__name__, says_done)
+        finally:
+            sys.setprofile(None)
     return Interrupted(interrupter.place, None, says_done=True)
 
 
@@ -172,19 +175,28 @@ def test_an_interrupted_verb_tells_whether_it_was_committed_and_leaves_the_file_
 def _interrupt_waits_everywhere(_: Parent, path: str) -> dict[str, list[str]]:
     wrong: dict[str, list[str]] = {"descriptors": [], "listeners": []}
     with litequeue.open(path) as queue:
-        assert not queue.wait(0)
+        waiter = queue.waiter()
+        assert not waiter.wait(0)
+        for_job = queue.job_waiter(queue.enqueue("other", delay=60).job_id)
+
+        def wait_for(seconds: float) -> None:
+            with contextlib.suppress(litequeue.WaitTimeout):
+                for_job.wait(seconds)
+
+        wait_for(0.001)
         before = len(list(Path("/dev/fd").iterdir()))
-        for nth in itertools.count(1):
-            place = _interrupt_at(nth, lambda: queue.wait(0.001)).place
-            if not place:
-                break
-            if len(list(Path("/dev/fd").iterdir())) != before:
-                wrong["descriptors"].append(place)
-            if WATCHER._listeners:
-                wrong["listeners"].append(place)
-        assert nth > 20, "the wait was interrupted at many places"
+        for wait, least in ((waiter.wait, 20), (waiter.pause, 8), (wait_for, 20)):
+            for nth in itertools.count(1):
+                place = _interrupt_at(nth, lambda wait=wait: wait(0.001)).place  # type: ignore[misc]
+                if not place:
+                    break
+                if len(list(Path("/dev/fd").iterdir())) != before:
+                    wrong["descriptors"].append(place)
+                if WATCHER._listeners or waiter._listeners or for_job._listeners:
+                    wrong["listeners"].append(place)
+            assert nth > least, "the wait was interrupted at many places"
         queue.enqueue("work")
-        assert queue.wait(0)
+        assert waiter.wait(0)
     return wrong
 
 

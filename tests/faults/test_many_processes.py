@@ -6,12 +6,12 @@ import collections
 import itertools
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 import litequeue
-from litequeue import JobNotFound, JobState, NewJob
+from litequeue import ANY, JobNotFound, JobState, NewJob
 
 if TYPE_CHECKING:
     from tests.faults.children import Children, Parent
@@ -168,3 +168,38 @@ def test_what_one_process_has_committed_the_next_read_of_another_one_sees(path: 
             queue.set("lease_ttl", ttl)
             reader.say(f"{made.job_id} {ttl}")
             assert reader.hear() == f"PENDING {ttl} {ttl}"
+
+
+def _work_round(parent: Parent, path: str, batch: int) -> list[tuple[int, str]]:
+    """Lease from every scope in batches until nothing is left; return the scopes, each with a number of its batch."""
+    served: list[tuple[int, str]] = []
+    with litequeue.open(path, durability="normal", busy_timeout=60) as queue:
+        parent.say("ready")
+        parent.hear()
+        while leases := queue.lease_many(batch, scope=ANY):
+            with queue.transaction() as tx:
+                ((at,),) = tx.execute("SELECT leased_at FROM litequeue_job WHERE job_id = ?", (leases[0].raw_job_id,))
+            served += [(cast("int", at), str(lease.scope)) for lease in leases]
+            assert queue.complete_many(leases) == []
+    return served
+
+
+def test_four_processes_go_round_the_scopes_as_one_would(path: str, processes: Children) -> None:
+    """Whose turn it is, is exact over processes: in the order of their commits they serve in turn, by weight (V12)."""
+    scopes = [f"scope {number:02}" for number in range(20)]
+    with litequeue.open(path, durability="normal") as queue:
+        queue.set_weight(scopes[3], 3)
+        queue.enqueue_many(NewJob("work", n, scope=scope) for n in range(60) for scope in scopes)
+    workers = [processes.start(_work_round, path, batch) for batch in (1, 2, 3, 7)]
+    for worker in workers:
+        assert worker.hear() == "ready"
+    for worker in workers:
+        worker.say("go")
+    taken = [cast("list[list[object]]", worker.result(110)) for worker in workers]
+    assert all(taken), "each of the four had a turn"
+    in_order = sorted(itertools.chain.from_iterable(taken), key=lambda one: cast("int", one[0]))
+    turn = [scope for scope in scopes for _ in range(3 if scope == scopes[3] else 1)]
+    rounds = 60 // 3  # until the one of weight 3 is empty
+    assert [scope for _, scope in in_order[: rounds * len(turn)]] == turn * rounds
+    rest = [scope for scope in scopes if scope != scopes[3]]
+    assert [scope for _, scope in in_order[rounds * len(turn) :]] == rest * (60 - rounds)

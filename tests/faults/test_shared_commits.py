@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Self
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import apsw
 import pytest
@@ -29,79 +29,20 @@ from litequeue import (
     StorageLost,
 )
 from litequeue.sqlite import sharing, tail
-from litequeue.sqlite.line import Line, Request
-from litequeue.sqlite.log import Log
+from litequeue.sqlite.line import Request
+from tests.faults.in_line import PATIENCE_S, THREADS, Commits, InLine, raised, refuse_second_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from litequeue import Queue
     from litequeue.sqlite.context import Context
     from litequeue.sqlite.store import Durability
 
-THREADS = 8
-PATIENCE_S = 30.0
-
 
 class Interrupt(BaseException):
     """What a signal handler raises."""
-
-
-class Commits:
-    """Counts the commits that reach the log of any handle."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
-        original = Log._on_commit
-
-        def counted(log: Log, connection: apsw.Connection, name: str, pages: int) -> int:
-            self.count += 1
-            return original(log, connection, name, pages)
-
-        monkeypatch.setattr(Log, "_on_commit", counted)
-
-
-class InLine:
-    """Holds the turn of a handle while verbs of other threads come to stand in line; at its end they are let in."""
-
-    def __init__(self, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._queue = queue
-        self._joined = threading.Semaphore(0)
-        self._pool = ThreadPoolExecutor(THREADS * 2)
-        self._hold = queue.transaction()
-        original = Line.join
-
-        def join(line: Line, request: Request) -> None:
-            original(line, request)
-            self._joined.release()
-
-        monkeypatch.setattr(Line, "join", join)
-
-    def __enter__(self) -> Self:
-        self._hold.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._hold.__exit__(kind, error, trace)
-        self._pool.shutdown()
-
-    def start(self, work: Callable[[], object]) -> Future[object]:
-        """Begin a verb in another thread."""
-        return self._pool.submit(work)
-
-    def let_stand(self, work: Callable[[], object]) -> Future[object]:
-        """Begin a verb in another thread; return once it stands in line."""
-        future = self.start(work)
-        assert self._joined.acquire(timeout=PATIENCE_S)
-        return future
-
-
-def _raised(future: Future[object]) -> BaseException | None:
-    return future.exception(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -111,8 +52,9 @@ def commits(monkeypatch: pytest.MonkeyPatch) -> Commits:
 
 
 @pytest.fixture
-def queue(tmp_path: Path, commits: Commits) -> Iterator[Queue]:
-    """Give a handle that syncs each commit, and whose commits are counted."""
+def queue(tmp_path: Path, commits: Commits, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
+    """Give a handle that syncs each commit, and whose commits are counted, however slow the machine is just now."""
+    monkeypatch.setattr(sharing, "_LONGEST_S", PATIENCE_S)
     with litequeue.open(tmp_path / "app.queue", busy_timeout=PATIENCE_S) as opened:
         commits.count = 0
         yield opened
@@ -120,23 +62,6 @@ def queue(tmp_path: Path, commits: Commits) -> Iterator[Queue]:
 
 def _payloads(queue: Queue) -> list[object]:
     return [job.payload for job in queue.list(limit=1000)]
-
-
-def _refuse_second_commit(queue: Queue) -> list[bool]:
-    """Let SQLite refuse the second commit of this handle from here on; return what it has been answered so far.
-
-    The first is the holder's, the second the one that is shared: COMMIT fails, and what was open is undone.
-    """
-    answers: list[bool] = []
-
-    def hook() -> bool:
-        answers.append(len(answers) == 1)
-        return answers[-1]
-
-    connection = queue._store._writer.connection
-    assert connection is not None
-    connection.set_commit_hook(hook)
-    return answers
 
 
 # --- what is shared
@@ -213,7 +138,7 @@ def test_one_transaction_does_not_take_all_that_come(
         monkeypatch.setattr(sharing, "_LONGEST_S", 0.0)
     with InLine(queue, monkeypatch) as line:
         futures = [line.let_stand(lambda: queue.enqueue("work")) for _ in range(6)]
-    assert [_raised(future) for future in futures] == [None] * 6
+    assert [raised(future) for future in futures] == [None] * 6
     assert commits.count == 3, "two in each"
 
 
@@ -236,12 +161,12 @@ def test_an_error_of_one_touches_no_other(queue: Queue, monkeypatch: pytest.Monk
         missing = line.let_stand(lambda: queue.cancel("00000000-0000-7000-8000-000000000000"))
         then = line.let_stand(lambda: queue.retry(lease.job_id))
         good += [line.let_stand(lambda: queue.enqueue("work", "good"))]
-    assert isinstance(_raised(too_large), PayloadError)
-    assert isinstance(_raised(stale), LeaseConflict)
-    assert isinstance(_raised(duplicate), DuplicateJob)
-    assert isinstance(_raised(missing), JobNotFound)
-    assert _raised(then) is None
-    assert [_raised(future) for future in good] == [None, None]
+    assert isinstance(raised(too_large), PayloadError)
+    assert isinstance(raised(stale), LeaseConflict)
+    assert isinstance(raised(duplicate), DuplicateJob)
+    assert isinstance(raised(missing), JobNotFound)
+    assert raised(then) is None
+    assert [raised(future) for future in good] == [None, None]
     assert commits.count - before == 1
     assert sorted(map(str, _payloads(queue))) == ["good", "good", "held"]
     assert queue.get(lease.job_id).state is JobState.PENDING
@@ -260,8 +185,8 @@ def test_where_sqlite_gives_the_transaction_up_each_is_done_alone(
         good = [line.let_stand(lambda: queue.enqueue("work", "good"))]
         bad = line.let_stand(lambda: queue._store.write(give_up, durable=True))
         good += [line.let_stand(lambda n=n: queue.enqueue("work", n)) for n in range(3)]  # type: ignore[misc]
-    assert [_raised(future) for future in good] == [None] * 4
-    assert isinstance(_raised(bad), QueueFull)
+    assert [raised(future) for future in good] == [None] * 4
+    assert isinstance(raised(bad), QueueFull)
     assert sorted(map(str, _payloads(queue))) == ["0", "1", "2", "good"]
 
 
@@ -269,8 +194,8 @@ def test_where_the_commit_fails_each_is_done_alone(queue: Queue, monkeypatch: py
     """It is certain that nothing came of it, so nobody is told so: each is done again, and once (G11)."""
     with InLine(queue, monkeypatch) as line:
         futures = [line.let_stand(lambda n=n: queue.enqueue("work", n)) for n in range(4)]  # type: ignore[misc]
-        answers = _refuse_second_commit(queue)
-    assert [_raised(future) for future in futures] == [None] * 4
+        answers = refuse_second_commit(queue)
+    assert [raised(future) for future in futures] == [None] * 4
     assert answers == [False, True] + [False] * 4
     assert sorted(map(str, _payloads(queue))) == ["0", "1", "2", "3"]
 
@@ -283,11 +208,11 @@ def test_an_unknown_outcome_is_told_to_all(queue: Queue, monkeypatch: pytest.Mon
     monkeypatch.setattr(tail, "is_dead", lambda *_: False)
     with InLine(queue, monkeypatch) as line:
         futures = [line.let_stand(lambda n=n: queue.enqueue("work", n)) for n in range(4)]  # type: ignore[misc]
-        answers = _refuse_second_commit(queue)
-    raised = [_raised(future) for future in futures]
+        answers = refuse_second_commit(queue)
+    errors = [raised(future) for future in futures]
     assert answers == [False, True]
-    assert [type(error) for error in raised] == [OutcomeUnknown] * 4
-    assert len(set(map(id, raised))) == 4, "each has its own"
+    assert [type(error) for error in errors] == [OutcomeUnknown] * 4
+    assert len(set(map(id, errors))) == 4, "each has its own"
 
 
 def test_a_file_that_went_away_beneath_the_commit_is_told_to_all(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,9 +226,9 @@ def test_a_file_that_went_away_beneath_the_commit_is_told_to_all(queue: Queue, m
         futures = [line.let_stand(lambda: queue.enqueue("work", "before"))]
         futures += [line.let_stand(lambda: queue._store.write(move, durable=True))]
         futures += [line.let_stand(lambda: queue.enqueue("work", "after"))]
-    raised = [_raised(future) for future in futures]
-    assert [type(error) for error in raised] == [StorageLost] * 3
-    assert all(isinstance(error, StorageLost) and error.committed for error in raised)
+    errors = [raised(future) for future in futures]
+    assert [type(error) for error in errors] == [StorageLost] * 3
+    assert all(isinstance(error, StorageLost) and error.committed for error in errors)
 
 
 # --- interrupts
@@ -328,9 +253,9 @@ def test_who_is_interrupted_in_line_has_done_nothing(queue: Queue, monkeypatch: 
     with InLine(queue, monkeypatch) as line:
         monkeypatch.setattr(Request, "wait", interrupted)
         stopped = line.let_stand(work)
-        assert isinstance(_raised(stopped), Interrupt), "while the turn is still another's"
+        assert isinstance(raised(stopped), Interrupt), "while the turn is still another's"
         good = line.let_stand(lambda: queue.enqueue("work", "good"))
-    assert _raised(good) is None
+    assert raised(good) is None
     assert _payloads(queue) == ["good"]
 
 
@@ -358,10 +283,10 @@ def test_who_is_interrupted_while_its_verb_is_done_by_another_is_told_so(
     with InLine(queue, monkeypatch) as line:
         good = line.let_stand(lambda: queue.enqueue("work", "good"))
         stopped = line.let_stand(lambda: queue._store.write(slow, durable=True))
-    error = _raised(stopped)
+    error = raised(stopped)
     assert isinstance(error, Interrupt)
     assert any("had been committed" in note for note in error.__notes__)
-    assert _raised(good) is None
+    assert raised(good) is None
 
 
 def test_who_is_interrupted_in_anothers_verb_takes_nobody_along(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -377,9 +302,9 @@ def test_who_is_interrupted_in_anothers_verb_takes_nobody_along(queue: Queue, mo
         first = line.let_stand(lambda: queue.enqueue("work", "interrupted"))
         second = line.let_stand(lambda: queue._store.write(interrupt_others, durable=True))
         third = line.let_stand(lambda: queue.enqueue("work", "good"))
-    assert isinstance(_raised(first), Interrupt)
-    assert _raised(second) is None
-    assert _raised(third) is None
+    assert isinstance(raised(first), Interrupt)
+    assert raised(second) is None
+    assert raised(third) is None
     assert len(set(owners)) == 2, "by the first, then by its own thread"
     assert _payloads(queue) == ["good"]
 
@@ -398,7 +323,7 @@ def test_what_must_be_synced_is_not_done_where_nothing_is(tmp_path: Path, monkey
         with InLine(queue, monkeypatch) as line:
             futures = [line.let_stand(lambda: queue._store.write(note("completion"), durable=False))]
             futures += [line.let_stand(lambda: queue._store.write(note("enqueue"), durable=True))]
-        assert [_raised(future) for future in futures] == [None, None]
+        assert [raised(future) for future in futures] == [None, None]
     assert synced == {"completion": False, "enqueue": True}
 
 
@@ -409,7 +334,7 @@ def test_who_waits_in_line_waits_no_longer_than_the_busy_timeout(
     with litequeue.open(tmp_path / "app.queue", busy_timeout=0.05) as queue:
         with InLine(queue, monkeypatch) as line:
             late = line.let_stand(lambda: queue.enqueue("work"))
-            assert isinstance(_raised(late), QueueBusy)
+            assert isinstance(raised(late), QueueBusy)
         assert queue.stats().total == 0
 
 
@@ -441,8 +366,8 @@ def test_an_error_in_line_is_of_the_contracts_tree(queue: Queue, monkeypatch: py
         bad = line.let_stand(
             lambda: queue._store.write(lambda c: c.write("INSERT INTO litequeue_job DEFAULT VALUES", ()), durable=True)
         )
-    assert _raised(good) is None
-    error = _raised(bad)
+    assert raised(good) is None
+    error = raised(bad)
     assert isinstance(error, LiteQueueError)
     assert isinstance(error.__cause__, apsw.Error)
 
@@ -465,9 +390,9 @@ def test_what_is_leased_while_the_handle_closes_is_given_back(tmp_path: Path, mo
     close = line.let_stand(queue.close)
     late = line.let_stand(queue.lease_next)
     may_end.set()
-    assert _raised(first) is None
-    assert _raised(close) is None
-    assert isinstance(_raised(late), QueueClosed)
+    assert raised(first) is None
+    assert raised(close) is None
+    assert isinstance(raised(late), QueueClosed)
     with litequeue.open(tmp_path / "app.queue") as other:
         assert other.stats().counts[JobState.PENDING] == 2
 
@@ -491,7 +416,7 @@ def test_the_first_lease_of_a_handle_that_closes_meanwhile_is_given_back(
     assert has_begun.wait(PATIENCE_S)
     close = line.let_stand(queue.close)
     may_end.set()
-    assert _raised(first) is None
-    assert _raised(close) is None
+    assert raised(first) is None
+    assert raised(close) is None
     with litequeue.open(tmp_path / "app.queue") as other:
         assert other.stats().counts[JobState.PENDING] == 1

@@ -6,13 +6,14 @@ import os
 import random
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
 import litequeue
-from litequeue import JobState, NewJob
-from litequeue.sqlite import arrivals
+from litequeue import JobFailed, JobState, NewJob
+from litequeue.sqlite import arrivals, bell, results
 from litequeue.sqlite.bell import Bell
 from litequeue.sqlite.watching import Listener
 
@@ -31,9 +32,9 @@ def _tell_sleeps(parent: Parent) -> None:
     arrivals._NET_S = FAR_S
     sleep = Listener.sleep
 
-    def tell(listener: Listener, seconds: float) -> None:
+    def tell(listener: Listener, seconds: float) -> bool:
         parent.say("asleep")
-        sleep(listener, seconds)
+        return sleep(listener, seconds)
 
     pytest.MonkeyPatch().setattr(Listener, "sleep", tell)
 
@@ -157,11 +158,11 @@ def _wait_on_in_a_fork(parent: Parent, path: str) -> None:
     parents = [os.getpid()]
     forked: list[int] = []
 
-    def fork_once(listener: Listener, seconds: float) -> None:
+    def fork_once(listener: Listener, seconds: float) -> bool:
         if not forked:
             forked.append(os.fork())
         parent.say("asleep" if os.getpid() in parents else "child asleep")
-        sleep(listener, seconds)
+        return sleep(listener, seconds)
 
     pytest.MonkeyPatch().setattr(Listener, "sleep", fork_once)
     queue = litequeue.open(path)
@@ -184,6 +185,37 @@ def test_a_child_that_comes_back_into_a_wait_goes_on_with_it(processes: Children
         assert line == "result null"
 
 
+def _interrupt_on_both_sides(parent: Parent, path: str) -> list[bool]:
+    """Fork while another thread waits; each side interrupts, and waits by, what it has."""
+    arrivals._NET_S = FAR_S
+    queue = litequeue.open(path)
+    waiter = queue.waiter()
+    answers: list[bool] = []
+    waiting = threading.Thread(target=lambda: answers.append(waiter.wait(FAR_S)))
+    waiting.start()
+    while not waiter._listeners:
+        waiting.join(0.001)
+
+    def be_the_child() -> None:
+        waiter.interrupt()
+        assert not waiter.wait(FAR_S)
+        timer = threading.Timer(0.01, waiter.interrupt)
+        timer.start()
+        assert not waiter.wait(FAR_S)
+        timer.join()
+
+    parent.join(parent.fork(be_the_child))
+    assert waiting.is_alive(), "the child's interrupts are its own"
+    waiter.interrupt()
+    waiting.join()
+    return answers
+
+
+def test_an_interrupt_is_for_one_side_of_a_fork(processes: Children, path: str) -> None:
+    """A waiter that is shared by a fork goes on as two, each with its own threads (DESIGN §3, §4)."""
+    assert processes.run(_interrupt_on_both_sides, path) == [False]
+
+
 def _die_between_commit_and_ring(_: Parent, path: str) -> None:
     pytest.MonkeyPatch().setattr(Bell, "ring", lambda _: os.kill(os.getpid(), signal.SIGKILL))
     litequeue.open(path).enqueue("work")
@@ -195,6 +227,136 @@ def test_the_job_of_a_ringer_that_was_killed_before_it_rang_is_found(processes: 
         assert not queue.wait(0)
         child = processes.start(_die_between_commit_and_ring, path)
         assert queue.wait(60)
+        assert child.status() == -signal.SIGKILL
+
+
+# --- for the end of a job
+
+
+def _hurry() -> None:
+    """Let bells be looked for and relied on soon, and only them wake this process."""
+    arrivals._NET_S = FAR_S
+    results._ALL_KNOW_S = 0.1
+    bell._LOOK_AGAIN_S = 0.05
+
+
+def _echo(parent: Parent, path: str) -> None:
+    """Work off jobs until one is empty: each has its payload for a result, and an odd number fails for good."""
+    _hurry()
+    with litequeue.open(path, durability="normal") as queue:
+        parent.say("open")
+        while True:
+            lease = queue.lease_next()
+            if lease is None:
+                queue.wait(FAR_S)
+            elif lease.payload is None:
+                lease.complete()
+                return
+            elif isinstance(lease.payload, int) and lease.payload % 2:
+                lease.fail(f"{lease.payload} is odd", retryable=False)
+            else:
+                lease.complete(lease.payload)
+
+
+def _ask(queue: Queue, number: int) -> int:
+    """Enqueue a number and wait for what comes of it."""
+    job_id = queue.enqueue("echo", number).job_id
+    if number % 2:
+        with pytest.raises(JobFailed, match=f"is dead: {number} is odd"):
+            queue.wait_for(job_id, 60)
+        return number
+    result = queue.wait_for(job_id, 60).result
+    assert isinstance(result, int)
+    return result
+
+
+def test_results_come_back_from_other_processes(processes: Children, path: str) -> None:
+    """Four threads each ask a thousand times and wait; two processes answer; no end is missed (DESIGN §4)."""
+    rounds = 250
+    with litequeue.open(path, durability="normal") as queue, pytest.MonkeyPatch.context() as patch:
+        for module, name in ((arrivals, "_NET_S"), (results, "_ALL_KNOW_S"), (bell, "_LOOK_AGAIN_S")):
+            patch.setattr(module, name, getattr(module, name))
+        _hurry()
+        workers = [processes.start(_echo, path) for _ in range(2)]
+        for worker in workers:
+            assert worker.hear() == "open"
+
+        def ask(first: int) -> list[int]:
+            return [_ask(queue, number) for number in range(first, first + rounds)]
+
+        with ThreadPoolExecutor(4) as pool:
+            firsts = [1000 * thread for thread in range(4)]
+            for first, answers in zip(firsts, pool.map(ask, firsts), strict=True):
+                assert answers == list(range(first, first + rounds))
+        for _ in workers:
+            queue.enqueue("echo", None)
+        for worker in workers:
+            assert worker.result() is None
+
+
+def _wait_for_it(parent: Parent, path: str, job_id: str) -> object:
+    _tell_sleeps(parent)
+    results._ALL_KNOW_S = 0
+    with litequeue.open(path) as queue:
+        return queue.wait_for(job_id).result
+
+
+def test_every_process_that_waits_for_a_job_hears_of_its_end(
+    processes: Children, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ring is for everybody (DESIGN §4)."""
+    monkeypatch.setattr(bell, "_LOOK_AGAIN_S", 0)
+    with litequeue.open(path) as queue:
+        queue.enqueue("work")
+        lease = queue.lease_next()
+        assert lease is not None
+        waiting = [processes.start(_wait_for_it, path, str(lease.job_id)) for _ in range(3)]
+        for child in waiting:
+            assert child.hear() == "asleep"
+        lease.complete("done")
+        assert [child.result() for child in waiting] == ["done"] * 3
+
+
+def _wait_for_both_on_both_sides(parent: Parent, path: str, first: str, second: str) -> None:
+    _tell_sleeps(parent)
+    results._ALL_KNOW_S = 0
+    queue = litequeue.open(path)
+    assert not queue.wait(0)  # this process has its thread
+    child = parent.fork(lambda: queue.wait_for(second))
+    assert queue.wait_for(first).result == "parent's"
+    parent.join(child)
+
+
+def test_both_sides_of_a_fork_wait_for_a_job_each(
+    processes: Children, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child begins anew, with a watch and a thread of its own (DESIGN §3, §4)."""
+    monkeypatch.setattr(bell, "_LOOK_AGAIN_S", 0)
+    with litequeue.open(path) as queue:
+        queue.enqueue_many([NewJob("work"), NewJob("work")])
+        leases = queue.lease_many(2)
+        child = processes.start(_wait_for_both_on_both_sides, path, *(str(lease.job_id) for lease in leases))
+        assert [child.hear(), child.hear()] == ["asleep"] * 2
+        leases[1].complete("child's")
+        assert child.hear() == "asleep", "the parent looked, and waits on"
+        leases[0].complete("parent's")
+        assert child.result() is None
+
+
+def _end_and_die_before_the_ring(_: Parent, path: str, job_id: str) -> None:
+    pytest.MonkeyPatch().setattr(Bell, "ring", lambda _: os.kill(os.getpid(), signal.SIGKILL))
+    litequeue.open(path).cancel(job_id)
+
+
+def test_an_end_whose_ringer_was_killed_before_it_rang_is_found(
+    processes: Children, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the slow look, at most a second later (DESIGN §4)."""
+    monkeypatch.setattr(results, "_ALL_KNOW_S", 0)
+    with litequeue.open(path) as queue:
+        job_id = queue.enqueue("work").job_id
+        child = processes.start(_end_and_die_before_the_ring, path, str(job_id))
+        assert queue.wait_for(job_id, 60).state is JobState.CANCELLED
         assert child.status() == -signal.SIGKILL
 
 

@@ -7,8 +7,8 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
-from litequeue import SYSTEM
-from litequeue.model import OnConflict, Scope
+from litequeue import ANY, SYSTEM
+from litequeue.model import OnConflict, Scope, SpecialScope
 
 Verb = Literal["complete", "fail", "fail for good", "extend", "release", "checkpoint", "note"]
 
@@ -42,10 +42,17 @@ class Lease(NamedTuple):
     """A lease call; the worker `None` is the handle's own."""
 
     kinds: tuple[str, ...] | None
-    scope: Scope | None
+    scope: Scope | SpecialScope | None
     limit: int
     worker: str | None
     ttl: float | None
+
+
+class Weigh(NamedTuple):
+    """A change of the weight of a scope; `None` is the default."""
+
+    scope: Scope
+    weight: int | None
 
 
 class Say(NamedTuple):
@@ -55,6 +62,23 @@ class Say(NamedTuple):
     ages: list[int]
     seconds: float | None
     then: Enqueue | None
+
+
+class HandIn(NamedTuple):
+    """How one run ended, with the lease so many calls ago; `within` is the longest pause that its worker waits out."""
+
+    verb: Literal["complete", "complete badly", "fail", "fail for good", "release"]
+    age: int
+    seconds: float | None
+    within: float
+    then: Enqueue | None
+
+
+class Exchange(NamedTuple):
+    """Runs that ended, and a lease call of the same commit; its limit may be 0."""
+
+    ends: list[HandIn]
+    lease: Lease
 
 
 class Operate(NamedTuple):
@@ -68,11 +92,20 @@ class Set(NamedTuple):
     """A change of a setting."""
 
     name: str
-    value: float | bool | None
+    value: float | bool | str | None
     kind: str | None
+    scope: Scope | SpecialScope | None = None
 
 
-Ask = Enqueue | Lease | Say | Operate | Set
+class Hold(NamedTuple):
+    """A pause, or the end of one."""
+
+    verb: Literal["pause", "resume"]
+    kind: str | None
+    scope: Scope | SpecialScope
+
+
+Ask = Enqueue | Lease | Weigh | Say | Operate | Set | Hold
 
 _kinds = st.sampled_from(("embed", "ingest:pdf", "ingest:txt", "ingest"))
 _scopes = st.sampled_from((None, None, None, None, "other", SYSTEM))
@@ -116,7 +149,7 @@ leases = st.builds(
             ("none",),
         )
     ),
-    scope=_scopes,
+    scope=st.one_of(_scopes, st.just(ANY)),
     limit=st.sampled_from((1, 1, 2, 5)),
     worker=st.sampled_from((None, *WORKERS)),
     ttl=st.sampled_from((None, None, 1, 1, 30)),
@@ -135,6 +168,24 @@ writes = _says(("extend", "checkpoint", "note"), 1, st.none())
 batches = _says(("complete", "fail", "fail for good", "extend", "release"), 4, st.none())
 says = st.one_of(ends, ends, writes, batches)
 runs: st.SearchStrategy[list[Say]] = st.lists(st.one_of(ends, ends, writes, batches), min_size=1, max_size=3)
+exchanges = st.builds(
+    Exchange,
+    ends=st.lists(
+        st.builds(
+            HandIn,
+            verb=st.sampled_from(
+                ("complete", "complete", "complete badly", "fail", "fail", "fail", "fail for good", "release")
+            ),
+            age=_recent,
+            seconds=_seconds,
+            within=st.sampled_from((0, 1, 60, 60, 60)),
+            then=st.none() | st.none() | plain | keyed,
+        ),
+        max_size=4,
+    ),
+    lease=leases.flatmap(lambda lease: st.sampled_from((lease, lease._replace(limit=0)))),
+)
+turns = st.lists(leases.map(lambda lease: lease._replace(scope=ANY)), min_size=1, max_size=4)
 operates = st.builds(
     Operate,
     verb=st.sampled_from(("cancel", "retry")),
@@ -159,9 +210,27 @@ sets = st.sampled_from(
         Set("cancelled_retention", 0, None),
         Set("dead_retention", 0, "ingest:"),
         Set("dead_retention", 60, None),
+        Set("concurrency", 1, None),
+        Set("concurrency", 2, "ingest:"),
+        Set("concurrency", None, "ingest:pdf"),
+        Set("concurrency", 1, "embed", ANY),
+        Set("concurrency", 2, None, "other"),
+        Set("rate", "1/5s", "embed"),
+        Set("rate", "2/1s", "ingest:"),
+        Set("rate", "3/1000s", None),
         Set("refuse_lapsed", value=True, kind=None),
         Set("refuse_lapsed", value=False, kind=None),
     )
 )
-steps: st.SearchStrategy[Ask] = st.one_of(enqueues, enqueues, leases, leases, says, says, operates, sets)
+restricts = sets.filter(lambda ask: ask.name in {"concurrency", "rate"})
+weighs = st.builds(
+    Weigh, scope=st.sampled_from(("default", "default", "other", SYSTEM)), weight=st.sampled_from((2, 3, None))
+)
+holds = st.builds(
+    Hold,
+    verb=st.sampled_from(("pause", "resume", "resume")),
+    kind=st.sampled_from((None, "ingest:", "embed")),
+    scope=st.sampled_from((ANY, ANY, "default", SYSTEM)),
+)
+steps: st.SearchStrategy[Ask] = st.one_of(enqueues, enqueues, leases, leases, says, says, operates, sets, weighs, holds)
 """For several things in a row, in a `transaction()` or out of one."""

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import litequeue
 from litequeue import ANY, Event, Job, JobState, Lease, LeaseConflict, LiteQueueError, NewJob, Queue, Transaction
-from litequeue.model import Scope
+from litequeue.model import Scope, SpecialScope
 from litequeue.sqlite.examining import problems
 from litequeue.testing import FakeClock
 from tests.model import asks
@@ -43,7 +43,7 @@ class Handle:
     number: int
     queue: Queue
     opened_at: int
-    upkept: dict[Scope, int]
+    upkept: dict[Scope | SpecialScope, int]
 
 
 @dataclass(eq=False)
@@ -74,6 +74,7 @@ class Both:
         self.made: list[UUID] = []
         self.seen: dict[UUID, Job] = {}
         self.logs: dict[UUID, list[Event]] = {}
+        self._has_refused_lapsed = False
         self._asked = 0
         self._opened = 0
 
@@ -156,9 +157,16 @@ class Both:
         seen = by_id(jobs)
         adopt(self.model, seen)
         wrong = differences(self.model, seen) + violations(jobs, self.clock.wall_us(), self.seen, self.logs)
+        wrong += [f"{held.lease} holds its job, and says otherwise" for held in self.leases if self._is_misled(held)]
         assert not wrong, "\n".join(wrong)
         self.seen = seen
         self.logs = {job.job_id: stored_events(job) for job in jobs}
+
+    def _is_misled(self, held: Held) -> bool:
+        """Tell whether a lease believes to be over that is not; one that lapsed may be refused for a while only."""
+        if not (held.lease.lost or held.lease.settled):
+            return False
+        return not self._has_refused_lapsed and self.model.latest(held.token, is_void=held.is_void) is not None
 
     def do(self, handle: Handle, ask: asks.Ask, tx: Transaction | None = None) -> None:
         """Do what is asked, on a handle or in its open transaction."""
@@ -172,13 +180,35 @@ class Both:
                 self._say(verbs, handle, ask)
             case asks.Operate():
                 self._operate(verbs, ask)
-            case asks.Set(name, value, kind):
-                change = {(kind, name): value}
-                self.call(verbs, lambda: verbs.set(name, value, kind), lambda: self.model.settings.given.update(change))
+            case asks.Set(name, value, kind, scope):
+                self._has_refused_lapsed |= name == "refuse_lapsed"
+                self.call(
+                    verbs,
+                    lambda: verbs.set(name, value, kind, scope=scope),
+                    lambda: self.model.set(name, value, kind, scope),
+                )
+
+            case asks.Hold(verb, kind, scope):
+                pauses = self.model.restrictions.pauses
+                is_change = ((scope, kind) in pauses) == (verb == "resume")
+                change = verbs.pause if verb == "pause" else verbs.resume
+                place = (scope, kind)
+                expected = pauses.add if verb == "pause" else pauses.discard
+                done = self.call(verbs, lambda: change(place[1], scope=place[0]), lambda: expected(place))
+                assert done == (is_change, None)
+                assert {(pause.scope, pause.kind) for pause in verbs.pauses()} == pauses
+
+            case asks.Weigh(scope, weight):
+                share = {scope: weight or 1}
+                self.call(
+                    verbs, lambda: verbs.set_weight(scope, weight), lambda: self.model.turns.weights.update(share)
+                )
+                known = {scope: weight for scope, weight in self.model.turns.weights.items() if weight > 1}
+                assert verbs.weights() == known
 
     def enqueue(self, verbs: Verbs, handle: Handle, many: list[asks.Enqueue]) -> None:
         """Enqueue jobs in one call."""
-        new = [self._new(ask) for ask in many]
+        new = [self.new(ask) for ask in many]
         both = self.call(
             verbs, lambda: verbs.enqueue_many(new), lambda: [self.model.enqueue(job, handle.queue.scope) for job in new]
         )
@@ -188,7 +218,8 @@ class Both:
             if result.created:
                 self.made.append(result.job_id)
 
-    def _new(self, ask: asks.Enqueue) -> NewJob:
+    def new(self, ask: asks.Enqueue) -> NewJob:
+        """Make a job of what is asked, with a payload of its own."""
         self._asked += 1
         now = EPOCH + timedelta(microseconds=self.clock.wall_us())
         return NewJob(
@@ -206,10 +237,17 @@ class Both:
         )
 
     def _lease(self, verbs: Verbs, handle: Handle, ask: asks.Lease) -> None:
-        """Lease on both; upkeep must come first when this handle did none for a second, and may at any time (§3)."""
+        """Lease on both."""
+        leases = verbs.lease_many(ask.limit, ask.kinds, scope=ask.scope, worker_id=ask.worker, ttl=ask.ttl)
+        self.leased(verbs, handle, ask, leases)
+
+    def leased(self, verbs: Verbs, handle: Handle, ask: asks.Lease, leases: list[Lease]) -> None:
+        """Lease in the model what was leased.
+
+        Upkeep must come first when this handle did none for a second, and may at any time (§3).
+        """
         scope = verbs.scope if ask.scope is None else ask.scope
         wish = Wish(handle.number, scope, ask.kinds, ask.limit, ask.worker or verbs.worker_id, ask.ttl)
-        leases = verbs.lease_many(ask.limit, ask.kinds, scope=ask.scope, worker_id=ask.worker, ttl=ask.ttl)
         seen = by_id(verbs.list(scope=ANY, limit=_EVERYTHING))
         elapsed = self.clock.monotonic_us() - handle.upkept.get(scope, handle.opened_at)
         complaints: list[str] = []
@@ -225,14 +263,15 @@ class Both:
                 self.model = model
                 if upkeep_first or not leases:
                     handle.upkept[scope] = self.clock.monotonic_us()
-                self._take(leases, tokens)
+                self.take(leases, tokens)
                 break
             complaints += [f"with upkeep first: {upkeep_first}, {wish}", *wrong]
         else:
             raise AssertionError("\n".join(complaints))
         self.check(verbs)
 
-    def _take(self, leases: list[Lease], tokens: list[Token]) -> None:
+    def take(self, leases: list[Lease], tokens: list[Token]) -> None:
+        """Remember leases that both have taken."""
         for lease, token in zip(leases, tokens, strict=True):
             job = self.model.jobs[lease.job_id]
             assert (lease.kind, lease.payload, lease.scope) == (job.kind, job.payload, job.scope)
@@ -254,19 +293,20 @@ class Both:
 
     def _write(self, verbs: Verbs, held: Held, ask: asks.Say) -> None:
         word, share = (None, None) if ask.seconds is None else (f"after {ask.seconds} s", ask.seconds / 10_000)
+        data = None if ask.seconds in {0.5, 5} else b"until %d" % (ask.seconds or 0)
 
         def expected() -> None:
             job = self.model.held(held.token, is_void=held.is_void)
             if ask.verb == "checkpoint":
-                self.model.checkpoint(job, held.token, b"so far", share, word)
+                self.model.checkpoint(job, held.token, data, share, word)
 
         if ask.verb == "checkpoint":
-            self.call(verbs, lambda: verbs.checkpoint(held.lease, b"so far", share, word), expected)
+            self.call(verbs, lambda: verbs.checkpoint(held.lease, data, share, word), expected)
         else:
             self.call(verbs, lambda: verbs.note(held.lease, "noted"), expected)
 
     def _say_of_one(self, verbs: Verbs, handle: Handle, held: Held, ask: asks.Say) -> None:
-        then = [] if ask.then is None or ask.verb != "complete" else [replace(self._new(ask.then), job_id=None)]
+        then = [] if ask.then is None or ask.verb != "complete" else [replace(self.new(ask.then), job_id=None)]
         result = None if ask.seconds is None else {"took": ask.seconds}
 
         def real() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from litequeue import ANY, LeaseConflict, Maintenance
+from litequeue import LeaseConflict, Maintenance
 from tests.model import asks
 from tests.model.both import MOST_HANDLES, Both, Handle
-from tests.model.records import Refused, by_id
+from tests.model.exchanging import exchange
+from tests.model.records import Refused
 
 _handles = st.integers(0, MOST_HANDLES - 1)
 _NEXT = asks.Lease(kinds=None, scope=None, limit=1, worker=None, ttl=None)
@@ -139,6 +140,23 @@ class QueueMachine(RuleBasedStateMachine):
         """Say the same with several leases, good and stale (V4, V6 to V8, G1)."""
         self.both.do(self._handle(at), ask)
 
+    @rule(
+        at=_handles,
+        jobs=st.lists(asks.plain, max_size=4),
+        limit=st.integers(0, 3),
+        triggers=st.lists(asks.keyed, max_size=1),
+        ask=asks.exchanges,
+    )
+    def a_worker_exchanges(
+        self, at: int, jobs: list[asks.Enqueue], limit: int, triggers: list[asks.Enqueue], ask: asks.Exchange
+    ) -> None:
+        """Hand in how runs ended, with leases of today and of long ago, and take new ones (V3, V6 to V8, G1)."""
+        handle = self._handle(at)
+        leases: list[asks.Ask] = [] if limit == 0 else [_NEXT._replace(limit=limit)]
+        for step in [*jobs, *leases, *triggers]:
+            self.both.do(handle, step)
+        exchange(self.both, handle, ask)
+
     @rule(at=_handles, ask=asks.operates)
     def an_operator_says(self, at: int, ask: asks.Operate) -> None:
         """Cancel or retry (V9, V10)."""
@@ -153,7 +171,30 @@ class QueueMachine(RuleBasedStateMachine):
             return
         queue = self._handle(at).queue
         kind, name = sorted(given, key=str)[back % len(given)]
-        self.both.call(queue, lambda: queue.unset(name, kind), lambda: given.pop((kind, name)))
+        self.both.call(queue, lambda: queue.unset(name, kind), lambda: self.both.model.unset(name, kind))
+
+    @rule(at=_handles, ask=asks.holds)
+    def an_operator_pauses(self, at: int, ask: asks.Hold) -> None:
+        """Pause a kind, a scope or both, or take that back (V15)."""
+        self.both.do(self._handle(at), ask)
+
+    @rule(
+        at=_handles, ask=asks.restricts, jobs=st.lists(asks.plain, max_size=6), many=st.lists(asks.leases, max_size=4)
+    )
+    def a_limit_is_met(self, at: int, ask: asks.Set, jobs: list[asks.Enqueue], many: list[asks.Lease]) -> None:
+        """Limit what is leased at a time, or how often, and lease up to that (§5)."""
+        steps: list[asks.Ask] = [ask, *jobs, *many]
+        for step in steps:
+            self.both.do(self._handle(at), step)
+
+    @rule(at=_handles, jobs=st.lists(asks.plain, max_size=6), weight=st.none() | asks.weighs, many=asks.turns)
+    def a_worker_goes_round_the_scopes(
+        self, at: int, jobs: list[asks.Enqueue], weight: asks.Weigh | None, many: list[asks.Lease]
+    ) -> None:
+        """Lease from every scope in turn, by weight, one by one and in batches (V12)."""
+        weights: list[asks.Ask] = [] if weight is None else [weight]
+        for ask in [*jobs, *weights, *many]:
+            self.both.do(self._handle(at), ask)
 
     @rule(at=_handles, steps=st.lists(asks.steps, min_size=2, max_size=6))
     def several_things_happen(self, at: int, steps: list[asks.Ask]) -> None:
@@ -185,7 +226,7 @@ class QueueMachine(RuleBasedStateMachine):
         report = Maintenance(queue).run_once()
         reaped = model.reap() + sum(model.reap_dead(number) for _, number in sorted(self.both.dead.items()))
         self.both.dead.clear()
-        model.pull_in(by_id(queue.list(scope=ANY, limit=10_000)))
+        model.pull_in()
         moved, pruned = model.promote() + model.expire(), model.prune()
         self.both.check()
         assert (report.reaped, report.promoted + report.expired, report.pruned) == (reaped, moved, pruned)

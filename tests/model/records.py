@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from litequeue import Job, JobState, LiteQueueError
-from litequeue.model import Scope
+from litequeue.model import Scope, SpecialScope
 
 SECOND: Final = 1_000_000
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -49,7 +49,6 @@ class Pause:
 
     set_at: int
     length: int
-    is_backoff: bool
 
 
 @dataclass(frozen=True)
@@ -124,21 +123,11 @@ class Wish:
     """A lease call."""
 
     handle: int
-    scope: Scope
+    scope: Scope | SpecialScope
     kinds: tuple[str, ...] | None
     limit: int
     worker: str
     ttl: float | None
-
-
-def together(line: list[Entry], limit: int) -> list[Entry]:
-    """Return the head of the line that may be leased in one batch: one that was reaped before goes alone (V3)."""
-    batch: list[Entry] = []
-    for job in line[:limit]:
-        if job.reaps:
-            return batch or [job]
-        batch.append(job)
-    return batch
 
 
 def matches(kind_filter: str, kind: str) -> bool:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
 
-from litequeue import DuplicateJob, InvalidTransition, Job, JobNotFound, JobState, LeaseConflict, NewJob
-from litequeue.model import Scope
+from litequeue import ANY, DuplicateJob, InvalidTransition, Job, JobNotFound, JobState, LeaseConflict, NewJob
+from litequeue.model import Scope, SpecialScope
 from litequeue.testing import FakeClock
-from tests.model.agreed import Agreed
+from tests.model.agreed import Agreed, Setting
 from tests.model.records import (
     ACTIVE,
     BEFORE_BOOT,
@@ -41,8 +41,9 @@ from tests.model.records import (
     matches,
     microseconds,
     scope_key,
-    together,
 )
+from tests.model.restrictions import Gate, Restrictions
+from tests.model.turns import Turns
 
 
 @dataclass
@@ -52,12 +53,20 @@ class Model:
     clock: FakeClock
     jobs: dict[UUID, Entry] = field(default_factory=dict)
     settings: Agreed = field(default_factory=Agreed)
+    turns: Turns = field(default_factory=Turns)
+    restrictions: Restrictions = field(default_factory=lambda: Restrictions({}))
     unnamed: int = 0
+
+    def __post_init__(self) -> None:
+        """Let limits and rates be read where they are set."""
+        self.restrictions.given = self.settings.given
 
     def copy(self) -> Model:
         """Return a twin that shares nothing but the clock."""
         jobs = {job_id: copy.copy(job) for job_id, job in self.jobs.items()}
-        return Model(self.clock, jobs, self.settings.copy(), self.unnamed)
+        settings = self.settings.copy()
+        restrictions = self.restrictions.copy(settings.given)
+        return Model(self.clock, jobs, settings, self.turns.copy(), restrictions, self.unnamed)
 
     @property
     def now(self) -> int:
@@ -68,6 +77,26 @@ class Model:
     def lease_now(self) -> int:
         """Return the lease clock: within a boot, the monotonic one."""
         return self.clock.monotonic_us()
+
+    # --- settings: §5
+
+    def set(self, name: str, value: Setting, kind: str | None, scope: Scope | SpecialScope | None = None) -> None:
+        """Change a setting."""
+        if scope is not None:
+            assert isinstance(value, int | None)
+            self.restrictions.scoped[scope, kind] = value
+        else:
+            before = self.settings.given.get((kind, name))
+            self.settings.given[kind, name] = value
+            self._changed(name, kind, before)
+
+    def unset(self, name: str, kind: str | None) -> None:
+        """Take a setting back."""
+        self._changed(name, kind, self.settings.given.pop((kind, name)))
+
+    def _changed(self, name: str, kind: str | None, before: Setting | None) -> None:
+        if name == "rate":
+            self.restrictions.change_rate(kind, before, self.settings.given.get((kind, name)), self.lease_now)
 
     # --- enqueue: V1, V2, G4
 
@@ -168,32 +197,49 @@ class Model:
 
     # --- lease: V3
 
-    def upkeep(self, scope: Scope) -> int:
-        """Do what a lease call does for its scope before it answers `None` (§3)."""
+    def upkeep(self, scope: Scope | None) -> int:
+        """Do what a lease call does for its scope, or for all, before it answers `None` (§3)."""
         return self.reap() + self.expire(scope) + self.promote(scope)
 
     def lease(self, wish: Wish, seen: Mapping[UUID, Job], got: int, *, upkeep_first: bool) -> list[Token]:
         """Lease the head of the line; `seen` and `got` are the jobs and the number of leases of the real queue."""
+        scope = wish.scope if wish.scope is not ANY else None
         if upkeep_first:
-            self.upkeep(wish.scope)
+            self.upkeep(scope)
         while True:
-            line = sorted((job for job in self.jobs.values() if self._is_wanted(job, wish)), key=lambda job: job.order)
-            late = [job for job in line if self._is_overdue(job)]
-            batch = together([job for job in line if job not in late], wish.limit)
+            wanted = sorted(
+                (job for job in self.jobs.values() if self._is_wanted(job, wish)), key=lambda job: job.order
+            )
+            late = [job for job in wanted if self._is_overdue(job)]
+            line = [job for job in wanted if job not in late]
+            batch = self._batch(line, wish)
             if batch:
                 break
-            if not self.upkeep(wish.scope):
+            if not self.upkeep(scope):
                 return []
         if late:  # they die on the way, and may make the batch shorter than it could be
             batch = batch[: max(1, got)]
             for job in late:
                 if job.job_id not in seen or seen[job.job_id].state is DEAD:
                     self._bury(job, "expired")
+        if scope is None:
+            self.turns.took(batch, wish.kinds, line, self._gate_of_leases())
+        for job in batch:
+            self.restrictions.spend(job, self.lease_now)
         return [self._take(job, wish) for job in batch]
+
+    def _batch(self, line: list[Entry], wish: Wish) -> list[Entry]:
+        if wish.scope is ANY:
+            return self.turns.batch(line, wish.kinds, wish.limit, self._gate_of_leases())
+        return together(line, wish.limit, self._gate_of_leases())
+
+    def _gate_of_leases(self) -> Gate:
+        leased = (job for job in self.jobs.values() if job.state is LEASED)
+        return self.restrictions.gate(leased, self.lease_now)
 
     def _is_wanted(self, job: Entry, wish: Wish) -> bool:
         is_kind = wish.kinds is None or any(matches(kind_filter, job.kind) for kind_filter in wish.kinds)
-        return job.state is PENDING and job.scope == wish.scope and is_kind
+        return job.state is PENDING and wish.scope in {ANY, job.scope} and is_kind
 
     def _take(self, job: Entry, wish: Wish) -> Token:
         ttl = microseconds(self.settings.value("lease_ttl", job.kind) if wish.ttl is None else wish.ttl)
@@ -234,13 +280,13 @@ class Model:
         job.last_beat_at = self.now
 
     def checkpoint(
-        self, job: Entry, token: Token, continuation: bytes, progress: float | None, note: str | None
+        self, job: Entry, token: Token, continuation: bytes | None, progress: float | None, note: str | None
     ) -> None:
-        """Store how far the work has come, and extend."""
+        """Store how far the work has come, and extend; what is not given stays, and bytes never given are empty."""
         job.deadline = self.lease_now + token.ttl
         job.checkpoints += 1
         job.last_beat_at = self.now
-        job.continuation = continuation
+        job.continuation = (job.continuation or b"") if continuation is None else continuation
         job.progress = job.progress if progress is None else progress
         job.note = job.note if note is None else note
 
@@ -251,8 +297,31 @@ class Model:
 
     def fail(self, job: Entry, error: str, *, retryable: bool, delay: float | None) -> None:
         """End a run badly."""
-        pause = self.settings.backoff(job) if delay is None else microseconds(delay) or 0
-        self._badly_ended(job, error, pause, may_retry=retryable, is_backoff=delay is None)
+        self._badly_ended(job, error, self._pause(job, delay), may_retry=retryable)
+
+    def is_retaken(self, job: Entry, delay: float | None, within: float) -> bool:
+        """Tell whether a failed run's own worker waits its pause out: it is short, and the job may start then.
+
+        A kept trigger gives the job a new payload, priority and times: that one is for the queue.
+        """
+        pause = self._pause(job, delay)
+        has_time = job.expires_at is None or job.expires_at > self.now + pause
+        is_short = within > 0 and pause <= (microseconds(within) or 0)
+        may_begin = not self.restrictions.is_paused(job) and self.restrictions.has_token(job, self.lease_now)
+        return is_short and has_time and job.trigger is None and not self._is_spent(job) and may_begin
+
+    def retake(
+        self, job: Entry, token: Token, error: str, delay: float | None, *, handle: int, ttl: float | None
+    ) -> Token:
+        """End a run badly, and begin the next one after its pause, with the same worker."""
+        worker, length = job.worker, token.ttl if ttl is None else microseconds(ttl) or 0
+        self._let_go(job)
+        job.last_error, job.result = error, None
+        job.worker, job.handle, job.leased_at = worker, handle, self.now
+        job.deadline = self.lease_now + self._pause(job, delay) + length
+        job.generation += 1
+        job.attempts += 1
+        return replace(token, handle=handle, generation=job.generation, ttl=length)
 
     def release(self, job: Entry, delay: float | None) -> None:
         """Give the attempt back."""
@@ -305,7 +374,7 @@ class Model:
     def _reap(self, jobs: list[Entry], cause: str = "lease expired") -> int:
         for job in sorted(jobs, key=lambda job: (job.deadline, scope_key(job.scope), job.order)):
             job.reaps += 1
-            self._badly_ended(job, cause, self.settings.backoff(job), may_retry=True, is_backoff=True)
+            self._badly_ended(job, cause, self.settings.backoff(job), may_retry=True)
         return len(jobs)
 
     def promote(self, scope: Scope | None = None) -> int:
@@ -336,34 +405,19 @@ class Model:
             del self.jobs[job_id]
         return len(over)
 
-    def pull_in(self, seen: Mapping[UUID, Job]) -> None:
-        """After a backward step a back-off that exceeds its cap waits its own length again, no more and no less (§5).
-
-        When the settings have changed since, anything between the length of then and that of now will do.
-        Of gates that the caller or a trigger gave the contract says nothing: they may stand or be pulled in.
-        """
+    def pull_in(self) -> None:
+        """After a backward step a pause beyond its kind's cap waits its own length again, no more, no less (§5)."""
         for job in self._waiting(None):
-            if job.state is not RETRYABLE or job.pause is None:
+            if job.state is not RETRYABLE or job.pause is None or job.pause.set_at <= self.now:
                 continue
             assert job.not_before is not None
-            lengths = sorted((job.pause.length, self.settings.backoff(job)))
-            real = seen.get(job.job_id)
-            found = None if real is None or real.state is not RETRYABLE else real.not_before
-            if job.pause.set_at <= self.now:  # one that was pulled in before, under another cap, may be so again
-                if found in [self.now + length for length in lengths]:
-                    job.not_before = min(job.not_before, found or 0)
-            elif job.pause.is_backoff:
-                if job.not_before <= self.now + self.settings.cap(job.kind):
-                    continue
-                least, most = self.now + lengths[0], self.now + lengths[-1]
-                job.not_before = least if found is None else min(max(least, found), most)
-                job.pause = Pause(self.now, job.not_before - self.now, is_backoff=True)
-            else:
-                least = self.now + lengths[0]
-                job.not_before = min(max(least, found or 0), job.not_before)
+            if job.not_before > self.now + self.settings.cap(job.kind):
+                job.not_before = self.now + job.pause.length
+                job.pause = Pause(self.now, job.pause.length)
 
     def reboot(self) -> None:
         """Every lease of the earlier boot has lapsed."""
+        self.restrictions.reboot(self.lease_now)
         for job in self.jobs.values():
             if job.deadline is not None:
                 job.deadline += BEFORE_BOOT
@@ -379,14 +433,20 @@ class Model:
     def _is_overdue(self, job: Entry) -> bool:
         return job.expires_at is not None and job.expires_at <= self.now
 
-    def _badly_ended(self, job: Entry, error: str, pause: int, *, may_retry: bool, is_backoff: bool) -> None:
+    def _pause(self, job: Entry, delay: float | None) -> int:
+        return self.settings.backoff(job) if delay is None else microseconds(delay) or 0
+
+    def _is_spent(self, job: Entry) -> bool:
         most = job.max_attempts or self.settings.value("max_attempts", job.kind)
         assert isinstance(most, int)
-        if not may_retry or job.attempts >= most or self._is_overdue(job):
+        return job.attempts >= most
+
+    def _badly_ended(self, job: Entry, error: str, pause: int, *, may_retry: bool) -> None:
+        if not may_retry or self._is_spent(job) or self._is_overdue(job):
             self._bury(job, error)
             return
         job.last_error, job.result = error, None
-        job.pause = Pause(self.now, pause, is_backoff)
+        job.pause = Pause(self.now, pause)
         self._come_back(job, RETRYABLE, self.now + pause)
 
     def _bury(self, job: Entry, error: str) -> None:
@@ -409,8 +469,7 @@ class Model:
             job.not_before = max(gates)
             job.state = RETRYABLE if state is RETRYABLE else SCHEDULED
             if job.pause is not None:
-                is_backoff = job.pause.is_backoff and job.not_before == gate
-                job.pause = Pause(self.now, job.not_before - self.now, is_backoff)
+                job.pause = Pause(self.now, job.not_before - self.now)
 
     def _finish(self, job: Entry, state: JobState) -> None:
         trigger = job.trigger
@@ -434,3 +493,17 @@ class Model:
         job.worker = job.handle = job.deadline = job.last_beat_at = None
         job.continuation = job.progress = job.note = job.trigger = None
         job.beats = job.checkpoints = 0
+
+
+def together(line: list[Entry], limit: int, gate: Gate) -> list[Entry]:
+    """Return the head of the line that may be leased in one batch: one that was reaped before goes alone (V3)."""
+    batch: list[Entry] = []
+    for job in line:
+        if len(batch) == limit or (job.reaps and batch and gate.allows(job)):
+            break
+        if gate.allows(job):
+            gate.take(job)
+            batch.append(job)
+            if job.reaps:
+                break
+    return batch

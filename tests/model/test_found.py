@@ -93,7 +93,7 @@ def test_a_trigger_for_its_own_overdue_job_is_not_lost(queue: Queue, clock: Fake
 def test_a_back_off_keeps_its_length_through_backward_steps(
     queue: Queue, clock: FakeClock, base: int, steps: list[int]
 ) -> None:
-    """Pulled in by one pass or by several, it is neither longer than its cap nor cut short (§5)."""
+    """However often it is pulled in, it is neither longer than its cap nor cut short (§5)."""
     queue.set("backoff_base", base, "work")
     cap = max(base, 3600)
     job_id = queue.enqueue("work").job_id
@@ -101,10 +101,40 @@ def test_a_back_off_keeps_its_length_through_backward_steps(
     lease.fail("boom")
     for step in steps:
         clock.step_wall(-step)
-        Maintenance(queue).run_once()
-        gate = queue.get(job_id).not_before
-        assert gate is not None, "the back-off was skipped"
-        assert base <= (gate - clock.wall_us()) / 1_000_000 <= cap
+        for _ in range(2):
+            Maintenance(queue).run_once()
+            gate = queue.get(job_id).not_before
+            assert gate is not None, "the back-off was skipped"
+            assert base <= (gate - clock.wall_us()) / 1_000_000 <= cap
+
+
+@pytest.mark.parametrize("cap", [None, 20])
+def test_a_pause_that_was_pulled_in_is_not_cut_shorter_by_each_pass(
+    queue: Queue, clock: FakeClock, cap: float | None
+) -> None:
+    """One beyond the cap waits its own length again, once; whether the caller gave it or the cap came down later (§5).
+
+    Seen: each pass took as much away as the clock had stepped back, until the cap was reached.
+    """
+    job_id = queue.enqueue("work").job_id
+    (lease,) = queue.lease_many(1)
+    if cap is None:
+        lease.fail("closed", delay=7200)
+    else:
+        queue.set("backoff_base", 7200, "work")
+        lease.fail("boom")
+    clock.step_wall(-1000)
+    for since in range(4):
+        report = Maintenance(queue).run_once()
+        assert report.pulled_in == (1 if since == 0 else 0)
+        assert queue.get(job_id).not_before == clock.wall_us() + (7200 - since) * 1_000_000
+        clock.advance(1)
+        if cap is not None:
+            queue.unset("backoff_base", "work")
+            queue.set("backoff_cap", cap)
+    job = queue.get(job_id)
+    assert job.state is JobState.RETRYABLE
+    assert job.events[-1].detail == "the wall clock stepped back: the pause begins anew"
 
 
 def test_another_kinds_cap_does_not_shorten_a_back_off(queue: Queue, clock: FakeClock) -> None:

@@ -71,9 +71,9 @@ class Asleep:
         self._sleeps: SimpleQueue[float] = SimpleQueue()
         sleep = Listener.sleep
 
-        def tell(listener: Listener, seconds: float) -> None:
+        def tell(listener: Listener, seconds: float) -> bool:
             self._sleeps.put(seconds)
-            sleep(listener, seconds)
+            return sleep(listener, seconds)
 
         monkeypatch.setattr(Listener, "sleep", tell)
 
@@ -81,17 +81,21 @@ class Asleep:
         """Wait for the next sleep; return how long it may last."""
         return self._sleeps.get(timeout=PATIENCE_S)
 
+    def is_empty(self) -> bool:
+        """Tell whether nobody went to sleep since."""
+        return self._sleeps.empty()
+
     def assert_none(self) -> None:
-        """Make sure that nobody went to sleep since."""
+        """Make sure of that."""
         with pytest.raises(Empty):
             self._sleeps.get_nowait()
 
 
 class Waiting:
-    """A thread that waits for work; its answer, or what it raised."""
+    """A thread that waits; its answer, or what it raised."""
 
-    def __init__(self, wait: Callable[[], bool]) -> None:
-        self._answers: SimpleQueue[bool | BaseException] = SimpleQueue()
+    def __init__(self, wait: Callable[[], object]) -> None:
+        self._answers: SimpleQueue[object] = SimpleQueue()
         self._wait = wait
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -102,7 +106,7 @@ class Waiting:
         except BaseException as exc:  # noqa: BLE001 - told to the test
             self._answers.put(exc)
 
-    def answer(self) -> bool | BaseException:
+    def answer(self) -> object:
         """Wait for the end of the waiting."""
         return self._answers.get(timeout=PATIENCE_S)
 
@@ -112,7 +116,49 @@ class Waiting:
             self._answers.get_nowait()
 
 
-StartWaiting = Callable[[Callable[[], bool]], Waiting]
+class Turns:
+    """Lets two threads, W and E, take steps in an order that the test gives; a step ends where the next one begins."""
+
+    def __init__(self, order: str) -> None:
+        self._order = order
+        self._left = {actor: order.count(actor) for actor in "WE"}
+        self._go: dict[str, SimpleQueue[None]] = {actor: SimpleQueue() for actor in "WE"}
+        self._come: dict[str, SimpleQueue[None]] = {actor: SimpleQueue() for actor in "WE"}
+        self._ended: set[str] = set()
+
+    def stepping(self, actor: str, work: Callable[..., object]) -> Callable[..., object]:
+        """Return the same work as a step; once all of an actor's are over it is one no more."""
+
+        def step(*args: object, **kwargs: object) -> object:
+            if self._left[actor] > 0:
+                self._left[actor] -= 1
+                self._come[actor].put(None)
+                self._go[actor].get(timeout=PATIENCE_S)
+            return work(*args, **kwargs)
+
+        return step
+
+    def end(self, actor: str) -> None:
+        """Say that an actor will take no more steps; what it does from here on is its own affair."""
+        self._left[actor] = 0
+        self._ended.add(actor)
+        self._come[actor].put(None)
+
+    def run(self) -> None:
+        """Let the steps be taken in their order; the end of the waiter's last one, its sleep, is not waited for."""
+        left = {actor: self._order.count(actor) for actor in "WE"}
+        for actor in "WE":
+            self._come[actor].get(timeout=PATIENCE_S)
+        for actor in self._order:
+            left[actor] -= 1
+            if actor not in self._ended:
+                self._go[actor].put(None)
+                if left[actor] > 0 or actor == "E":
+                    self._come[actor].get(timeout=PATIENCE_S)
+
+
+MakeTurns = Callable[[str], Turns]
+StartWaiting = Callable[[Callable[[], object]], Waiting]
 
 
 @pytest.fixture
@@ -125,6 +171,12 @@ def no_net(monkeypatch: pytest.MonkeyPatch) -> None:
 def asleep(monkeypatch: pytest.MonkeyPatch) -> Asleep:
     """Give what tells when a waiter goes to sleep."""
     return Asleep(monkeypatch)
+
+
+@pytest.fixture
+def make_turns() -> MakeTurns:
+    """Give the means to force an order on the steps of two threads."""
+    return Turns
 
 
 @pytest.fixture

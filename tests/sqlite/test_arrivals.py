@@ -10,24 +10,22 @@ import itertools
 import math
 import time
 from datetime import timedelta
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 import apsw
 import pytest
 
-from litequeue import UsageError
-from litequeue.sqlite import arrivals
+from litequeue import ANY, NewJob, UsageError
+from litequeue.sqlite import arrivals, reading
 from litequeue.sqlite.bell import Bell
 from litequeue.sqlite.watching import WATCHER, Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from litequeue import Queue
+    from litequeue.sqlite.reader import Reader
     from litequeue.testing import FakeClock
     from tests.conftest import MakeQueue
-    from tests.sqlite.conftest import Asleep, StartWaiting
+    from tests.sqlite.conftest import Asleep, MakeTurns, StartWaiting
 
 PATIENCE_S = 20.0
 FAR_S = 3600.0
@@ -38,46 +36,6 @@ pytestmark = pytest.mark.usefixtures("no_net")
 # --- every interleaving
 
 
-class Turns:
-    """Lets two threads, W and E, take steps in an order that the test gives; a step ends where the next one begins."""
-
-    def __init__(self, order: str) -> None:
-        self._order = order
-        self._left = {actor: order.count(actor) for actor in "WE"}
-        self._go: dict[str, SimpleQueue[None]] = {actor: SimpleQueue() for actor in "WE"}
-        self._come: dict[str, SimpleQueue[None]] = {actor: SimpleQueue() for actor in "WE"}
-        self._ended: set[str] = set()
-
-    def stepping(self, actor: str, work: Callable[..., object]) -> Callable[..., object]:
-        """Return the same work as a step; once all of an actor's are over it is one no more."""
-
-        def step(*args: object, **kwargs: object) -> object:
-            if self._left[actor] > 0:
-                self._left[actor] -= 1
-                self._come[actor].put(None)
-                self._go[actor].get(timeout=PATIENCE_S)
-            return work(*args, **kwargs)
-
-        return step
-
-    def end(self, actor: str) -> None:
-        """Say that an actor will take no more steps."""
-        self._ended.add(actor)
-        self._come[actor].put(None)
-
-    def run(self) -> None:
-        """Let the steps be taken in their order; the end of the waiter's last one, its sleep, is not waited for."""
-        left = {actor: self._order.count(actor) for actor in "WE"}
-        for actor in "WE":
-            self._come[actor].get(timeout=PATIENCE_S)
-        for actor in self._order:
-            left[actor] -= 1
-            if actor not in self._ended:
-                self._go[actor].put(None)
-                if left[actor] > 0 or actor == "E":
-                    self._come[actor].get(timeout=PATIENCE_S)
-
-
 def _orders() -> list[str]:
     """Return every order of a waiter's steps (forget, watch, look, sleep) and an enqueuer's (begin, commit, ring)."""
     places = itertools.combinations(range(7), 4)
@@ -86,12 +44,16 @@ def _orders() -> list[str]:
 
 @pytest.mark.parametrize("order", _orders())
 def test_no_ring_is_missed_whatever_the_order(
-    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, order: str, start_waiting: StartWaiting
+    make_queue: MakeQueue,
+    monkeypatch: pytest.MonkeyPatch,
+    order: str,
+    start_waiting: StartWaiting,
+    make_turns: MakeTurns,
 ) -> None:
     """A waiter forgets old rings, watches, looks and sleeps; another handle begins, commits and rings (DESIGN §4)."""
     waiter, enqueuer = make_queue(), make_queue()
     assert not waiter.wait(0)
-    turns = Turns(order)
+    turns = make_turns(order)
     monkeypatch.setattr(Listener, "forget", turns.stepping("W", Listener.forget))
     monkeypatch.setattr(WATCHER, "watch", turns.stepping("W", WATCHER.watch))
     monkeypatch.setattr(waiter._store, "read", turns.stepping("W", waiter._store.read))
@@ -215,6 +177,7 @@ def test_who_is_rung_for_others_rests_when_there_are_many(
     rests: list[float] = []
     monkeypatch.setattr(Listener, "rest", lambda _, seconds: rests.append(seconds))
     monkeypatch.setattr(arrivals, "_SOON_S", soon_s)  # however slow the machine is
+    monkeypatch.setattr(arrivals, "_RESTS_A_LOOK", 0)
     waiter, enqueuer = make_queue(), make_queue()
     waiting = start_waiting(lambda: waiter.wait(FAR_S, ["mine"]))
     asleep.wait()
@@ -223,6 +186,34 @@ def test_who_is_rung_for_others_rests_when_there_are_many(
         asleep.wait()
     assert rests == expected
     enqueuer.enqueue("mine")
+    assert waiting.answer() is True
+
+
+def test_who_looks_at_many_scopes_rests_nine_times_as_long(
+    make_queue: MakeQueue, asleep: Asleep, start_waiting: StartWaiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where rings come faster than looks at all scopes are done, these take a tenth of a core at most (V12)."""
+    rests: list[float] = []
+    now = [0.0]
+    until_work = reading.until_work
+
+    def slow_look(reader: Reader, scope: str | None, kinds: tuple[str, ...] | None) -> float:
+        now[0] += 0.5
+        return until_work(reader, scope, kinds)
+
+    monkeypatch.setattr(Listener, "rest", lambda _, seconds: rests.append(seconds))
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
+    monkeypatch.setattr(reading, "until_work", slow_look)
+    monkeypatch.setattr(arrivals, "_SOON_S", FAR_S)
+    waiter, enqueuer = make_queue(), make_queue()
+    waiting = start_waiting(lambda: waiter.wait(FAR_S, ["mine"], scope=ANY))
+    asleep.wait()
+    for _ in range(3):
+        enqueuer.enqueue("others")
+        asleep.wait()
+    assert len(rests) == 2
+    assert all(3 < seconds <= 4.5 for seconds in rests)
+    enqueuer.enqueue("mine", scope="elsewhere")
     assert waiting.answer() is True
 
 
@@ -260,9 +251,10 @@ class Passing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> None:
         self.slept: list[float] = []
 
-        def sleep(_: Listener, seconds: float) -> None:
+        def sleep(_: Listener, seconds: float) -> bool:
             self.slept.append(seconds)
             clock.advance(seconds)
+            return False
 
         monkeypatch.setattr(Listener, "sleep", sleep)
 
@@ -290,6 +282,18 @@ def test_a_waiter_wakes_by_itself_for_a_lapsing_lease(queue: Queue, make_queue: 
     assert passing.slept == [0.7]
 
 
+def test_a_waiter_wakes_by_itself_for_the_next_token_of_a_rate(queue: Queue, passing: Passing) -> None:
+    """The soonest of those that hold ready jobs back; nobody rings for that either (contract §5)."""
+    queue.set("rate", "10/7s", "work")
+    queue.set("rate", "1/5s", "slow")
+    queue.set("rate", "1/s", "none is ready")
+    queue.enqueue_many(NewJob(kind) for kind in ["work"] * 11 + ["slow"] * 2)
+    assert len(queue.lease_many(99)) == 11
+    assert queue.wait(FAR_S)
+    assert passing.slept == [0.7]
+    assert queue.lease_next() is not None
+
+
 def test_a_waiter_comes_back_for_what_nobody_rings_for(
     queue: Queue, passing: Passing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -306,10 +310,11 @@ def test_a_clock_that_stands_still_is_not_asked_without_a_pause(
     """What is due in a microsecond by a clock that a test has stopped is looked for each millisecond."""
     slept: list[float] = []
 
-    def sleep(_: Listener, seconds: float) -> None:
+    def sleep(_: Listener, seconds: float) -> bool:
         slept.append(seconds)
         if len(slept) == 3:
             clock.advance(0.000001)
+        return False
 
     monkeypatch.setattr(Listener, "sleep", sleep)
     queue.enqueue("work", delay=0.000001)

@@ -140,7 +140,7 @@ def test_the_queue_itself_is_never_the_target(queue: Queue, tmp_path: Path, path
     """By its name, a link, another name of the same file, or the name of a file beside it (§6)."""
     (tmp_path / "link").symlink_to(path)
     os.link(path, tmp_path / "hard")
-    beside = ("app.queue-wal", "app.queue-lock", "app.queue-bell")
+    beside = ("app.queue-wal", "app.queue-lock", "app.queue-bell", "app.queue-done")
     for name in ("app.queue", "link", "hard", *beside, "../" + tmp_path.name + "/app.queue"):
         with pytest.raises(litequeue.CannotOpen, match=r"the queue itself|exists already"):
             queue.backup(tmp_path / name, overwrite=overwrite)
@@ -305,16 +305,22 @@ def contents(path: Path) -> dict[str, list[object]]:
 
 @pytest.mark.parametrize("is_restored", [False, True])
 def test_nothing_is_left_out_of_a_copy(path: Path, target: Path, *, is_restored: bool) -> None:
-    """Results, checkpoints, triggers kept during a run, settings and the application's own rows: all of them (V13)."""
+    """Results, checkpoints, kept triggers, schedules, messages, settings, the application's own rows: all (V13)."""
     with litequeue.open(path) as queue:
+        queue.schedule("tick", "@every 5m", "work", "tock")
         queue.set("lease_ttl", 7)
         queue.set("max_attempts", 3, kind="mail:")
+        queue.set("concurrency", 9, scope=ANY)
+        queue.set("rate", "9/1s")
+        queue.pause("nothing")
+        queue.set_weight("default", 9)
         queue.enqueue_many(NewJob("work", n, idempotency_key=str(n)) for n in range(4))
-        done, failed, held, _ = queue.lease_many(4)
+        done, failed, held, _ = queue.lease_many(4, scope=ANY)
         done.complete("result")
         failed.fail("boom", retryable=False)
         held.checkpoint(b"half", 0.5, "note")
         queue.enqueue("work", "again", idempotency_key="2", on_conflict="reset")
+        queue.put_message("mail", "first", key="one")
         with queue.transaction() as tx:
             tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
             tx.execute("INSERT INTO orders VALUES (7)")

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 import litequeue
-from litequeue import NewJob
+from litequeue import Completed, Failed, NewJob
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ class Verbs:
         self.dead = taken[-1].job_id
         taken[-1].fail("boom", retryable=False)
         self.waiting = queue.list()[0].job_id
+        queue.schedule("tick", "@every 5m", "work")
+        self.message = queue.put_message("mail", 0, key="one").job_id
+
+    def fire(self) -> None:
+        """Fire a schedule that is due."""
+        clock = FakeClock(self.queue._store.clock.wall_us() + 300_000_000)
+        self.queue._store.clock = clock
+        assert self.queue.fire_schedules().jobs == 1
 
     def transact(self) -> None:
         """Commit the caller's own SQL."""
@@ -57,6 +65,14 @@ VERBS: dict[str, tuple[Callable[[Verbs], object], bool]] = {
     "transaction": (lambda v: v.transact(), True),
     "lease.transaction": (lambda v: v.transact_by_lease(), True),
     "complete with then": (lambda v: next(v.leases).complete(then=[NewJob("next")]), True),
+    "schedule": (lambda v: v.queue.schedule("tock", "@every 5m", "work"), True),
+    "unschedule": (lambda v: v.queue.unschedule("tick"), True),
+    "pause_schedule": (lambda v: v.queue.pause_schedule("tick"), True),
+    "resume_schedule": (lambda v: v.queue.resume_schedule("tick"), True),
+    "put_message": (lambda v: v.queue.put_message("mail", 1, key="one"), True),
+    "discard_message": (lambda v: v.queue.discard_message("mail", v.message), True),
+    "run_now": (lambda v: v.queue.run_now("tick"), True),
+    "fire_schedules": (lambda v: v.fire(), True),
     "lease_next": (lambda v: v.queue.lease_next(), False),
     "complete": (lambda v: next(v.leases).complete(), False),
     "complete_many": (lambda v: v.queue.complete_many([next(v.leases), next(v.leases)]), False),
@@ -64,6 +80,9 @@ VERBS: dict[str, tuple[Callable[[Verbs], object], bool]] = {
     "extend": (lambda v: next(v.leases).extend(), False),
     "checkpoint": (lambda v: next(v.leases).checkpoint(b"half"), False),
     "note": (lambda v: next(v.leases).note("half"), False),
+    "exchange": (lambda v: v.queue.exchange([Completed(next(v.leases)), Failed(next(v.leases), "oh")], 1), False),
+    "exchange with a retake": (lambda v: v.queue.exchange([Failed(next(v.leases), "oh", retake_within=60)]), False),
+    "exchange with then": (lambda v: v.queue.exchange([Completed(next(v.leases), then=[NewJob("next")])], 1), True),
     "release": (lambda v: next(v.leases).release(), False),
 }
 
@@ -118,8 +137,22 @@ def test_each_verb_is_synced_as_its_mode_says(path: Path, durability: Durability
     assert modes == [expected]
 
 
+def test_an_exchange_with_followers_knows_beforehand_that_it_has_to_be_synced(path: Path) -> None:
+    """It begins once: a transaction that finds out by itself is rolled back and done again (§7)."""
+    began: list[str] = []
+    with litequeue.open(path, durability="enqueue") as queue:
+        lease = next(Verbs(queue).leases)
+        connection = queue._store._writer.connection
+        assert connection is not None
+        connection.trace_v2(apsw.SQLITE_TRACE_STMT, lambda event: began.append(event["sql"][:5]))
+        queue.exchange([Completed(lease, then=[NewJob("next")])])
+        connection.trace_v2(0, None)
+    assert began.count("BEGIN") == 1
+
+
 RUN_ENDS: dict[str, Callable[[Queue, Lease], object]] = {
     "complete": lambda _, lease: lease.complete(),
+    "exchange": lambda queue, lease: queue.exchange([Completed(lease)]),
     "fail": lambda _, lease: lease.fail("boom", retryable=False),
     "reap_expired": lambda queue, _: queue.reap_expired(),
     "lease_next": lambda queue, _: queue.lease_next(["other"]),

@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 import litequeue
-from litequeue import JobState, NewJob
+from litequeue import ANY, JobState, NewJob
 from litequeue.sqlite.examining import PAGE, examine, problems
 from litequeue.sqlite.findings import CATALOGUE, Tally
 from litequeue.sqlite.invariants import LEADS_TO
@@ -77,6 +77,29 @@ PLANTED = [
         "rerun.orphan",
         "INSERT INTO litequeue_rerun SELECT job_id, 100, NULL, NULL, NULL, x'01c0' FROM litequeue_job WHERE state = 2",
     ),
+    ("outbox.order", "UPDATE litequeue_outbox SET payload = NULL"),
+    ("outbox.order", "UPDATE litequeue_outbox SET payload = x'01c0'"),
+    ("outbox.missing", f"UPDATE litequeue_outbox SET job_id = {LOST} WHERE payload IS NULL"),
+    ("slot.missing", "DELETE FROM litequeue_slot"),
+    ("slot.missing", "UPDATE litequeue_slot SET scope = 'default'"),
+    ("slot.orphan", f"INSERT INTO litequeue_slot VALUES ('running', 'litequeue:all', {LOST})"),
+    ("slot.orphan", "UPDATE litequeue_slot SET kind = 'ready'"),
+    ("setting.value", "INSERT INTO litequeue_setting VALUES ('rate', 'fast')"),
+    ("setting.value", "INSERT INTO litequeue_scope_setting VALUES ('litequeue:each', '', 'concurrency', 0)"),
+    ("setting.value", "UPDATE litequeue_weight SET weight = 1"),
+    ("turn.values", "UPDATE litequeue_turn SET served = 0"),
+    ("turn.values", "UPDATE litequeue_turn SET served = 1001"),
+    ("schedule.values", "UPDATE litequeue_schedule SET name = char(7) WHERE name = 'tick'"),
+    ("schedule.values", "UPDATE litequeue_schedule SET kind = ''"),
+    ("schedule.values", "UPDATE litequeue_schedule SET scope = 'litequeue:mine'"),
+    ("schedule.values", "UPDATE litequeue_schedule SET priority = 256"),
+    ("schedule.values", "UPDATE litequeue_schedule SET max_attempts = 0"),
+    ("schedule.values", "UPDATE litequeue_schedule SET expires_us = -1"),
+    ("schedule.values", "UPDATE litequeue_schedule SET spec = '61 * * * *'"),
+    ("schedule.values", "UPDATE litequeue_schedule SET boundary = last_boundary WHERE last_boundary IS NOT NULL"),
+    ("schedule.values", "UPDATE litequeue_schedule SET boundary = -1"),
+    ("schedule.values", "UPDATE litequeue_schedule SET last_fired_at = NULL"),
+    ("schedule.payload", "UPDATE litequeue_schedule SET payload = x'ff'"),
     ("host.rows", "DELETE FROM litequeue_host"),
     ("setting.value", "INSERT INTO litequeue_setting VALUES ('lease_ttl', -1)"),
     ("setting.value", "INSERT INTO litequeue_setting VALUES ('lease_ttl', 'soon')"),
@@ -94,6 +117,7 @@ def path(tmp_path: Path) -> Path:
     """Give a file with a job in every state, one that runs with a checkpoint, and nobody who has it open."""
     path = tmp_path / "app.queue"
     queue = litequeue.open(path, durability="normal")
+    queue.set("concurrency", 3, kind="running")
     queue.enqueue_many(NewJob("done", n) for n in range(2))
     for lease in queue.lease_many(2):
         lease.complete({"n": 1})
@@ -104,9 +128,17 @@ def path(tmp_path: Path) -> Path:
     queue.cancel(queue.enqueue("gone").job_id)
     queue.enqueue("later", delay=60, idempotency_key="once")
     queue.enqueue("running", idempotency_key="run")
-    queue.lease_many(1)[0].checkpoint(b"half", progress=0.5)
+    queue.set_weight("default", 2)
+    queue.lease_many(1, scope=ANY)[0].checkpoint(b"half", progress=0.5)
     queue.enqueue("running", "newest", idempotency_key="run", on_conflict="reset")
     queue.enqueue("ready")
+    queue.schedule("tick", "@every 1s", "work", scope="ticks")
+    plant(path, "UPDATE litequeue_schedule SET boundary = boundary - 1000000")
+    assert queue.fire_schedules().jobs == 1
+    queue.cancel(queue.list(scope="ticks")[0].job_id)
+    queue.schedule("nightly", "30 2 * * *", "work", timezone="Europe/Berlin", expires=60, max_attempts=2)
+    for n in range(2):
+        queue.put_message("mail", n, key="one")
     counts = queue.stats().counts
     assert all(counts[state] for state in JobState)
     queue._store.holdings.start_afresh(is_open=False)
@@ -194,7 +226,7 @@ def test_the_walk_goes_on_page_by_page(path: Path) -> None:
     tally, told = Tally(), []
     examine(connection, FakeClock(), tally, lambda done, total: told.append((done, total)))
     connection.close()
-    jobs = 3 * PAGE + 8
+    jobs = 3 * PAGE + 10
     (counted,) = [finding for finding in tally.findings() if finding.code == "job.count"]
     assert counted.text == f"jobs: {jobs:,}"
     assert told[-1] == (2 * jobs, 2 * jobs)
@@ -209,7 +241,7 @@ def test_a_finding_names_some_of_its_jobs(path: Path) -> None:
     shown = line.rpartition(": ")[2].split(", ")
     assert len(shown) == 3
     assert all(UUID(one) for one in shown)
-    plant(path, "UPDATE litequeue_job SET job_id = x'beef' WHERE state = 0")
+    plant(path, "UPDATE litequeue_job SET job_id = x'beef' WHERE kind = 'ready'")
     assert "job.id: a job's id is not 16 bytes: x'beef'" in problems(str(path))
 
 
@@ -251,7 +283,9 @@ def test_a_log_beside_an_empty_file_is_not_thrown_away(path: Path, fingerprint: 
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX links and pipes")
-@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal", "-lock", "-maintenance", "-bell"])
+@pytest.mark.parametrize(
+    "suffix", ["-wal", "-shm", "-journal", "-lock", "-maintenance", "-schedules", "-bell", "-done"]
+)
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
 def test_what_stands_in_the_place_of_a_sidecar_is_not_opened(path: Path, suffix: str, kind: str) -> None:
     """It is said, and nobody waits for a pipe (§6)."""

@@ -11,8 +11,8 @@ import apsw
 import pytest
 
 import litequeue
-from litequeue import JobState, NewJob, doctoring
-from litequeue import queue as queue_room
+from litequeue import JobState, NewJob, RecordError, doctoring
+from litequeue import upkeep as upkeep_room
 from litequeue.sqlite import filesystem
 from litequeue.sqlite.gate import Gate
 from litequeue.testing import FakeClock
@@ -114,6 +114,51 @@ def test_back_offs_after_a_backward_step(
     assert "job.distant" not in found()
 
 
+def test_schedules_that_nobody_fires(
+    queue: Queue, clock: FakeClock, found: Callable[[], dict[str, str]], path: Path
+) -> None:
+    """Only once maintenance is late; one that is paused is not waited for (issue 6)."""
+    assert "schedule.count" not in found()
+    queue.schedule("tick", "@every 60s", "work")
+    clock.advance(120)
+    assert found()["schedule.count"] == "fact"
+    assert "schedule.late" not in found()
+    clock.advance(60)
+    assert found()["schedule.late"] == "warning"
+    queue.pause_schedule("tick")
+    assert "schedule.late" not in found()
+    plant(path, "UPDATE litequeue_schedule SET timezone = 'Mars/Olympus'")
+    assert found()["schedule.foreign"] == "warning"
+
+
+def test_a_schedule_with_a_value_of_another_type(queue: Queue, found: Callable[[], dict[str, str]], path: Path) -> None:
+    """As a flipped bit leaves it: the others are read and fired all the same (§6)."""
+    for name in ("a", "b", "c"):
+        queue.schedule(name, "@every 60s", "work")
+    queue.close()
+    plant(
+        path,
+        "PRAGMA writable_schema = 1",
+        "UPDATE sqlite_schema SET sql = replace(sql, ', STRICT', '') WHERE name = 'litequeue_schedule'",
+        "PRAGMA writable_schema = RESET",
+        "UPDATE litequeue_schedule SET payload = 'text' WHERE name = 'b'",
+        "PRAGMA writable_schema = 1",
+        "UPDATE sqlite_schema SET sql = replace(sql, 'WITHOUT ROWID', 'WITHOUT ROWID, STRICT')"
+        " WHERE name = 'litequeue_schedule'",
+        "PRAGMA writable_schema = RESET",
+    )
+    assert found()["schedule.values"] == "problem"
+    clock = FakeClock()
+    clock.advance(60)
+    with litequeue.open(path, durability="normal", clock=clock) as again:
+        fires = again.fire_schedules()
+        assert (fires.jobs, list(fires.refused)) == (2, ["b"])
+        with pytest.raises(RecordError, match="schedule 'b': its payload is stored as str"):
+            again.schedules()
+        again.unschedule("b")
+        assert [schedule.name for schedule in again.schedules()] == ["a", "c"]
+
+
 def test_a_value_of_a_type_that_no_queue_writes(queue: Queue, found: Callable[[], dict[str, str]], path: Path) -> None:
     """As a flipped bit in a row's header leaves it; the other jobs are looked at all the same (§6)."""
     queue.enqueue_many(NewJob("work", n) for n in range(2))
@@ -147,7 +192,7 @@ def test_a_log_that_nobody_copies_back(
     """Larger than maintenance lets it grow; --fix cuts it when no reader is in the way (V11)."""
     queue.enqueue("work")
     assert "log.large" not in found()
-    for room in (doctoring, queue_room):
+    for room in (doctoring, upkeep_room):
         monkeypatch.setattr(room, "WAL_TRUNCATE_BYTES", 0)
     assert found()["log.large"] == "warning"
     assert litequeue.doctor(path, fix=True).mended == ("copied the write-ahead log back and cut it",)

@@ -303,6 +303,7 @@ VERBS: dict[str, Callable[[Scene], Callable[[], object]]] = {
     "lease many of a kind": _plain(lambda queue: queue.lease_many(BATCH, ["work"])),
     "lease many of a prefix": _plain(lambda queue: queue.lease_many(BATCH, ["area:"]), "area:one"),
     "idle lease": _ask_idle,
+    "upkeep of all scopes with nothing to do": _plain(lambda queue: (queue.promote_due(), queue.expire_overdue())),
     "complete": _on_lease(lambda lease: lease.complete()),
     "complete with a result": _on_lease(lambda lease: lease.complete("result")),
     "complete and enqueue": _on_lease(lambda lease: lease.complete(then=[NewJob("work")])),

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import litequeue
-from litequeue import NewJob, QueueBusy
+from litequeue import Completed, NewJob, QueueBusy
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -62,6 +62,18 @@ def test_the_first_question_to_an_idle_queue_is_a_read_too(holder: Queue, asker:
     """`None` at once: a probe that only reads comes before any write transaction on an idle queue (V3, DESIGN §3)."""
     with holder.transaction():
         began = time.monotonic()
+        assert asker.lease_next() is None
+        assert time.monotonic() - began < 1.0
+
+
+def test_an_exchange_that_found_nothing_makes_the_next_question_a_read(holder: Queue, asker: Queue) -> None:
+    """Whoever has handed in its last run and got no other waits for no lock until there is work (DESIGN §3)."""
+    asker.enqueue("work")
+    (lease,) = asker.lease_many(1)
+    assert asker.exchange([Completed(lease)], 1).leases == []
+    with holder.transaction():
+        began = time.monotonic()
+        assert asker.exchange([], 1).leases == []
         assert asker.lease_next() is None
         assert time.monotonic() - began < 1.0
 

@@ -1,15 +1,19 @@
-"""Which commits ring the bell: those that make work ready, or bring the next due time nearer (DESIGN §4)."""
+"""Which commits ring which bell: `-bell` those that make work ready, or bring the next due time nearer (DESIGN §4).
+
+And `-done` those that end a job, where somebody waits for that.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from litequeue import DuplicateJob, Lease, NewJob, Queue
+from litequeue import Completed, DuplicateJob, JobState, Lease, NewJob, Queue
 from litequeue.sqlite import bell
 from litequeue.sqlite.bell import Bell
 from litequeue.testing import FakeClock
@@ -45,12 +49,23 @@ def scene(queue: Queue, clock: FakeClock) -> Scene:
 
 @pytest.fixture
 def rings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Give the list of the rings so far; they are rung all the same."""
+    """Give the list of the rings for work so far; they are rung all the same."""
+    return _listen(monkeypatch, "-bell")
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Give the list of the rings for ended jobs so far; they are rung all the same."""
+    return _listen(monkeypatch, "-done")
+
+
+def _listen(monkeypatch: pytest.MonkeyPatch, suffix: str) -> list[str]:
     heard: list[str] = []
     ring = Bell.ring
 
     def listen(this: Bell) -> None:
-        heard.append("ring")
+        if this._path.endswith(suffix):
+            heard.append("ring")
         ring(this)
 
     monkeypatch.setattr(Bell, "ring", listen)
@@ -117,6 +132,10 @@ RING: dict[str, Callable[[Scene], object]] = {
     "reap what is due before all others": _then(_reset(DUE_S * 1000), _later(1000, lambda s: s.queue.reap_expired())),
     "a transaction that enqueues twice": _transaction,
     "close a handle that holds a lease": lambda s: s.queue.close(),
+    "limit": lambda s: s.queue.set("concurrency", 2),
+    "limit within a scope": lambda s: s.queue.set("concurrency", 2, scope="other"),
+    "set a rate": lambda s: s.queue.set("rate", "1/s"),
+    "resume": _then(lambda s: s.queue.pause("held"), lambda s: s.queue.resume("held")),
 }
 SILENT: dict[str, Callable[[Scene], object]] = {
     "enqueue what is there": lambda s: s.queue.enqueue("held", idempotency_key="held"),
@@ -137,6 +156,8 @@ SILENT: dict[str, Callable[[Scene], object]] = {
     "cancel with a kept trigger": _then(_keep_a_trigger, lambda s: s.queue.cancel(s.lease.job_id)),
     "lease nothing": lambda s: s.queue.lease_next(),
     "set": lambda s: s.queue.set("max_attempts", 7),
+    "pause": lambda s: s.queue.pause("held"),
+    "resume what is not paused": lambda s: s.queue.resume("held"),
     "reap nothing": lambda s: s.queue.reap_expired(),
     "promote nothing": lambda s: s.queue.promote_due(),
     "expire": _then(_reset(DUE_S + 1), _later(1, lambda s: s.queue.expire_overdue())),
@@ -146,6 +167,41 @@ SILENT: dict[str, Callable[[Scene], object]] = {
     "get, list, stats": lambda s: (s.queue.get(STOPPED), s.queue.list(), s.queue.stats()),
     "checkpoint the log": lambda s: s.queue.checkpoint_wal(),
 }
+
+
+ENDING: dict[str, Callable[[Scene], object]] = {
+    **{name: RING[name] for name in ("complete and enqueue", "complete with a kept trigger")},
+    **{name: SILENT[name] for name in ("complete", "fail for good", "cancel", "cancel with a kept trigger")},
+    "complete in a transaction of one's own": _then(_transaction, lambda s: s.queue.complete_many([s.lease])),
+    "complete by the lease's transaction": lambda s: _lease_transaction(s.lease),
+    "complete in an exchange": lambda s: s.queue.exchange([Completed(s.lease)], 1),
+    "complete what is not kept": _then(
+        lambda s: s.queue.set("completed_retention", 0), lambda s: s.lease.complete("gone at once")
+    ),
+    "fail for the last time": _then(lambda s: s.queue.set("max_attempts", 1), lambda s: s.lease.fail("boom")),
+    "reap for the last time": _then(
+        lambda s: s.queue.set("max_attempts", 1), _later(1000, lambda s: s.queue.reap_expired())
+    ),
+    "expire": _then(lambda s: s.queue.enqueue("late", expires=1), _later(2, lambda s: s.queue.expire_overdue())),
+    "expire by a lease call": _then(
+        lambda s: s.queue.enqueue("late", expires=1), _later(2, lambda s: s.queue.lease_next())
+    ),
+    "cancel what waits": lambda s: s.queue.cancel(s.queue.enqueue("a", delay=DUE_S).job_id),
+    "lease what cannot be read": _then(
+        lambda s: s.queue.enqueue("a"),
+        _then(lambda s: _damage_payloads(s.queue), lambda s: s.queue.lease_next()),
+    ),
+}
+"""What ends a job, once."""
+
+
+def _lease_transaction(lease: Lease) -> None:
+    with lease.transaction():
+        pass
+
+
+def _damage_payloads(queue: Queue) -> None:
+    queue._store.write(lambda context: context.write("UPDATE litequeue_body SET payload = x'ff'", ()), durable=False)
 
 
 @pytest.mark.parametrize("name", RING)
@@ -162,12 +218,58 @@ def test_a_commit_that_gives_a_waiter_nothing_to_do_is_silent(scene: Scene, ring
     assert rings == []
 
 
+@pytest.mark.parametrize("name", ENDING)
+def test_a_commit_that_ends_a_job_rings_for_those_who_wait_for_that(scene: Scene, ends: list[str], name: str) -> None:
+    """Once a transaction, whatever ended it and how (DESIGN §4)."""
+    ENDING[name](scene)
+    assert ends == ["ring"]
+
+
+@pytest.mark.parametrize("name", sorted({*RING, *SILENT} - {*ENDING}))
+def test_a_commit_that_ends_no_job_is_silent_for_those_who_wait_for_that(
+    scene: Scene, ends: list[str], name: str
+) -> None:
+    """Nobody is woken for it, and no bell is looked for (DESIGN §4)."""
+    {**RING, **SILENT}[name](scene)
+    assert ends == []
+
+
+def test_an_end_that_is_undone_is_silent(scene: Scene, ends: list[str]) -> None:
+    """By a savepoint, or with the whole transaction (G11, DESIGN §4)."""
+    with scene.queue.transaction() as tx, contextlib.suppress(DuplicateJob):
+        tx.complete(scene.lease, then=[NewJob("later", idempotency_key="later", on_conflict="raise")])
+    with contextlib.suppress(KeyError), scene.queue.transaction() as tx:
+        tx.complete(scene.lease)
+        raise KeyError
+    assert ends == []
+    scene.lease.complete()
+    assert ends == ["ring"]
+
+
 def test_a_lease_is_silent(scene: Scene, rings: list[str]) -> None:
     """Somebody takes a job: that is no work for the others (DESIGN §4)."""
     scene.queue.enqueue_many([NewJob("a"), NewJob("b")])
     rings.clear()
     assert scene.queue.lease_next() is not None
     assert rings == []
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("end", ["complete", "fail", "cancel"])
+def test_the_end_of_a_lease_rings_where_a_limit_held_others_back(
+    scene: Scene, rings: list[str], end: str, most: int
+) -> None:
+    """A place is free that was not; where there was one all along, nobody has waited for it (DESIGN §4, §5)."""
+    scene.queue.set("concurrency", most, "held")
+    rings.clear()
+    match end:
+        case "complete":
+            scene.lease.complete()
+        case "fail":
+            scene.lease.fail("boom", retryable=False)
+        case _:
+            scene.queue.cancel(scene.lease.job_id)
+    assert rings == (["ring"] if most == 1 else [])
 
 
 def test_a_back_off_that_is_pulled_in_rings(scene: Scene, rings: list[str]) -> None:
@@ -210,6 +312,119 @@ def test_a_bell_that_was_removed_is_made_again(queue: Queue, monkeypatch: pytest
     queue._store._bell._look_again_at = 0
     queue.enqueue("c")
     assert place.stat().st_mode & 0o777 == 0o600
+
+
+# --- the bell of those who wait for the end of a job
+
+
+@pytest.fixture
+def done(queue: Queue) -> Path:
+    """Give the path of that bell; it is not there yet."""
+    return Path(f"{queue.path}-done")
+
+
+class _Watch:
+    """The time, as ringers see it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(bell, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def _end_a_job(queue: Queue) -> None:
+    queue.cancel(queue.enqueue("a").job_id)
+
+
+def test_who_ends_jobs_makes_no_bell_and_looks_for_it_once_a_second(
+    queue: Queue, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits, so nobody pays: not even a look for each commit (DESIGN §4)."""
+    looks: list[float] = []
+    clock = _Watch(monkeypatch)
+    look = Bell._at_its_path
+
+    def counted(this: Bell) -> int | None:
+        if this._path == str(done):
+            looks.append(clock.now)
+        return look(this)
+
+    monkeypatch.setattr(Bell, "_at_its_path", counted)
+    for now in (10.0, 10.0, 10.5, 10.999, 11.0, 11.5, 40.0):
+        clock.now = now
+        _end_a_job(queue)
+    assert looks == [10.0, 11.0, 40.0]
+    assert not done.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a ring is a write")
+def test_a_bell_that_comes_and_goes_is_rung_while_it_is_there(
+    queue: Queue, done: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is found, and each is let go, within a second (DESIGN §4)."""
+    clock = _Watch(monkeypatch)
+    reads: list[int] = []
+    read = os.pread
+
+    def counted(descriptor: int, count: int, offset: int) -> bytes:
+        if os.path.samestat(os.fstat(descriptor), done.stat()):
+            reads.append(descriptor)
+        return read(descriptor, count, offset)
+
+    def rings_at(now: float) -> int:
+        clock.now = now
+        reads.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pread", counted)
+            _end_a_job(queue)
+        return len(reads)
+
+    clock.now = 1.0
+    _end_a_job(queue)
+    done.touch()
+    assert [rings_at(now) for now in (1.9, 2.0, 2.5, 3.5)] == [0, 1, 1, 1]
+    bell_of_handle = queue._store._done_bell
+    done.unlink()
+    clock.now = 3.6
+    _end_a_job(queue)
+    assert bell_of_handle._descriptor is not None, "it does not look each time"
+    clock.now = 4.6
+    _end_a_job(queue)
+    assert bell_of_handle._descriptor is None
+    done.touch()
+    assert [rings_at(now) for now in (5.5, 5.7)] == [0, 1]
+    queue.close()
+    assert bell_of_handle._descriptor is None
+
+
+@pytest.mark.parametrize("put", ["folder", "link"])
+def test_what_stands_in_the_place_of_that_bell_fails_no_verb_and_is_logged_once(
+    queue: Queue, done: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, *, put: str
+) -> None:
+    """It is looked at again within a second, as it would be if it were not there (DESIGN §4, G11)."""
+    clock = _Watch(monkeypatch)
+    if put == "folder":
+        done.mkdir()
+    else:
+        done.symlink_to("elsewhere")
+    for now in (1.0, 1.5, 2.5):
+        clock.now = now
+        _end_a_job(queue)
+    assert queue.stats().counts[JobState.CANCELLED] == 3
+    assert len([record for record in caplog.records if "its bell failed" in record.message]) == 1
+    if put == "folder":
+        done.rmdir()
+    else:
+        done.unlink()
+    done.touch()
+    clock.now = 4.0
+    _end_a_job(queue)
+    assert done.read_bytes() == b"\n", "it was rung: an empty one is given the byte that is read from then on"
+
+
+# --- the file
 
 
 def test_a_bell_with_another_name_is_not_written_to(queue: Queue, tmp_path: Path) -> None:

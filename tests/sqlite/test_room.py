@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+import apsw
 import pytest
 
 import litequeue
-from litequeue import Enqueued, JobState, NewJob, QueueFull
+from litequeue import DuplicateJob, Enqueued, JobState, Maintenance, NewJob, QueueFull
 from litequeue.sqlite import filesystem
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from litequeue import Queue
 
 RESERVE = filesystem.FREE_SPACE_RESERVE_BYTES
+NAME = UUID("0197d9a0-0000-7000-8000-000000000001")
 
 
 class Space:
@@ -159,6 +163,59 @@ def test_maintenance_gives_room_back_to_a_disk_that_is_short_of_it(queue: Queue,
     assert queue.stats().free_bytes == 0
     assert Path(queue.path).stat().st_size < unused.file_bytes - 1_000_000
     assert Path(f"{queue.path}-wal").stat().st_size == 0, "the log's room goes back as well"
+
+
+def test_room_that_maintenance_has_made_is_used_at_once(
+    queue: Queue, space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next job is not refused for what was free before, however short the pass was (§6 `QueueFull`)."""
+    monkeypatch.setattr(filesystem, "_ASK_EVERY_S", 3600.0)
+    space.free = RESERVE
+    with pytest.raises(QueueFull):
+        queue.enqueue("refused")
+    space.free = 2 * RESERVE
+    Maintenance(queue).run_once()
+    queue.enqueue("accepted")
+
+
+def test_a_long_transaction_cannot_take_the_reserve(queue: Queue, space: Space) -> None:
+    """What it has enqueued is not on the disk yet, so that the disk still says that there is room (§6, V14)."""
+    space.free = RESERVE + 200_000
+    with queue.transaction() as tx:
+        tx.enqueue("accepted", "x" * 60_000)
+        with pytest.raises(QueueFull):
+            tx.enqueue("refused", "x" * 60_000)
+
+
+def test_what_a_long_log_owes_to_the_file_is_not_free(queue: Queue, space: Space) -> None:
+    """A backup or another reader that stays keeps it from being copied back; that needs room later (§6 `QueueFull`).
+
+    Seen: the copy filled the disk, and from then on no acknowledgement and no maintenance had room.
+    """
+    with contextlib.closing(apsw.Connection(queue.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM litequeue_job").fetchall()
+        queue.enqueue_many(NewJob("work", "x" * 900_000) for _ in range(14))
+        space.free = RESERVE + 4_000_000
+        with pytest.raises(QueueFull):
+            queue.enqueue("refused")
+        with litequeue.open(queue.path) as newcomer, pytest.raises(QueueFull):
+            newcomer.enqueue("refused")
+    for lease in queue.lease_many(5):
+        lease.complete()
+    assert queue.checkpoint_wal() == 0
+    queue.enqueue("accepted")
+
+
+def test_jobs_that_were_undone_take_no_room(queue: Queue, space: Space) -> None:
+    """A verb that fails in a transaction leaves it as it was before, its room on the disk too (G11)."""
+    queue.enqueue("first", job_id=NAME)
+    space.free = RESERVE + 200_000
+    with queue.transaction() as tx:
+        for _ in range(5):
+            with pytest.raises(DuplicateJob):
+                tx.enqueue_many([NewJob("work", "x" * 60_000), NewJob("of another kind", job_id=NAME)])
+        tx.enqueue("accepted", "x" * 60_000)
 
 
 def test_a_follower_that_finds_no_room_leaves_the_lease_held(queue: Queue, space: Space) -> None:

@@ -16,9 +16,10 @@ import pytest
 
 import litequeue
 from harness.failing import Disk, Sort
-from litequeue import NewJob
-from litequeue.sqlite import tripwire
+from litequeue import ANY, Completed, Failed, NewJob, Released
+from litequeue.sqlite import bell, tripwire
 from litequeue.testing import FakeClock
+from tests.collecting import uncollected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from uuid import UUID
 
-    from litequeue import Lease, Queue
+    from litequeue import Lease, Queue, Settlement
     from litequeue.sqlite.store import Durability
     from litequeue.sqlite.tripwire import Tripwire
 
@@ -51,6 +52,8 @@ class Cost(NamedTuple):
     """Requests for random bytes: the ids of new jobs."""
     rings: bool = False
     """Whether it makes a job ready, and so rings for those who wait: one read of one byte."""
+    ends: bool = False
+    """Whether it ends a job, and so rings for those who wait for that: the same, where anybody ever has."""
 
 
 class Found(NamedTuple):
@@ -84,6 +87,14 @@ def _held(verb: Callable[[Lease], object]) -> Callable[[Queue], Callable[[], obj
     return prepare
 
 
+def _said(settle: Callable[[Lease], Settlement], limit: int = 0) -> Callable[[Queue], Callable[[], object]]:
+    def prepare(queue: Queue) -> Callable[[], object]:
+        settlement = settle(_lease(queue))
+        return lambda: queue.exchange([settlement], limit)
+
+    return prepare
+
+
 def _checkpointed(queue: Queue) -> Callable[[], object]:
     lease = _lease(queue)
     lease.checkpoint(b"half")
@@ -110,6 +121,17 @@ def _named(
     return prepare
 
 
+def _turned(queue: Queue, kinds: list[str] | None = None) -> Callable[[], object]:
+    """Lease from all scopes when the first of two has had its turn."""
+    queue.enqueue("work", scope="other")
+    while True:
+        lease = queue.lease_next(kinds, scope=ANY)
+        assert lease is not None
+        if lease.scope == "default":
+            return lambda: queue.lease_next(kinds, scope=ANY)
+        lease.release()
+
+
 _keys = iter(range(1_000_000))
 
 VERBS: dict[str, tuple[Callable[[Queue], Callable[[], object]], Cost]] = {
@@ -118,34 +140,51 @@ VERBS: dict[str, tuple[Callable[[Queue], Callable[[], object]], Cost]] = {
         _call(lambda q: q.enqueue("work", idempotency_key=str(next(_keys)))),
         Cost(4, 7, is_durable=True, draws=1, rings=True),
     ),
-    "enqueue delayed": (_call(lambda q: q.enqueue("work", delay=50)), Cost(3, 6, is_durable=True, draws=1)),
+    "enqueue delayed": (_call(lambda q: q.enqueue("work", delay=50)), Cost(4, 6, is_durable=True, draws=1)),
     "enqueue that expires": (
         _call(lambda q: q.enqueue("work", expires=50)),
-        Cost(4, 5, is_durable=True, draws=1, rings=True),
+        Cost(5, 5, is_durable=True, draws=1, rings=True),
     ),
     "lease": (_call(lambda q: q.lease_next()), Cost(3, 4)),
     "lease of a kind": (_call(lambda q: q.lease_next(["work"])), Cost(3, 5)),
+    "lease in turn": (_turned, Cost(4, 7)),
+    "lease of a kind in turn": (lambda queue: _turned(queue, ["work"]), Cost(4, 8)),
+    "lease in turn of the only scope": (_call(lambda q: q.lease_next(scope=ANY)), Cost(3, 7)),
     "extend": (_held(lambda lease: lease.extend()), Cost(2, 4)),
     "checkpoint": (_held(lambda lease: lease.checkpoint(b"half")), Cost(3, 5)),
+    "checkpoint of progress": (_held(lambda lease: lease.checkpoint(progress=0.5)), Cost(3, 5)),
     "note": (_held(lambda lease: lease.note("half")), Cost(1, 4)),
-    "complete": (_held(lambda lease: lease.complete()), Cost(2, 4)),
-    "complete with a result": (_held(lambda lease: lease.complete("result")), Cost(3, 5)),
-    "complete after a checkpoint": (_checkpointed, Cost(3, 5)),
-    "fail": (_held(lambda lease: lease.fail("boom")), Cost(4, 6)),
-    "fail for good": (_held(lambda lease: lease.fail("boom", retryable=False)), Cost(3, 5)),
+    "complete": (_held(lambda lease: lease.complete()), Cost(2, 4, ends=True)),
+    "complete with a result": (_held(lambda lease: lease.complete("result")), Cost(3, 5, ends=True)),
+    "complete after a checkpoint": (_checkpointed, Cost(3, 5, ends=True)),
+    "fail": (_held(lambda lease: lease.fail("boom")), Cost(5, 6)),
+    "fail for good": (_held(lambda lease: lease.fail("boom", retryable=False)), Cost(3, 5, ends=True)),
     "release": (_held(lambda lease: lease.release()), Cost(3, 4, rings=True)),
-    "release for later": (_held(lambda lease: lease.release(delay=50)), Cost(3, 5)),
-    "cancel": (_named(_waiting, lambda q, job_id: q.cancel(job_id)), Cost(2, 4, is_durable=True)),
+    "release for later": (_held(lambda lease: lease.release(delay=50)), Cost(4, 5)),
+    "exchange: complete": (_said(Completed), Cost(2, 4, ends=True)),
+    "exchange: complete with a result": (_said(lambda lease: Completed(lease, "result")), Cost(3, 5, ends=True)),
+    "exchange: complete with a follower": (
+        _said(lambda lease: Completed(lease, then=[NewJob("next")])),
+        Cost(4, 9, is_durable=True, draws=1, rings=True, ends=True),
+    ),
+    "exchange: fail": (_said(lambda lease: Failed(lease, "boom")), Cost(5, 6)),
+    "exchange: fail and retake": (_said(lambda lease: Failed(lease, "boom", retake_within=60)), Cost(3, 5)),
+    "exchange: release": (_said(Released), Cost(3, 4, rings=True)),
+    "exchange: complete and lease": (_said(Completed, 1), Cost(3, 6, ends=True)),
+    "exchange: lease": (_call(lambda q: q.exchange([], 1)), Cost(3, 4)),
+    "idle exchange": (_call(lambda q: q.exchange([], 1, ["none"])), Cost(0, 7)),
+    "cancel": (_named(_waiting, lambda q, job_id: q.cancel(job_id)), Cost(2, 4, is_durable=True, ends=True)),
     "cancel a leased job": (
         _named(lambda q: _lease(q).job_id, lambda q, job_id: q.cancel(job_id)),
-        Cost(2, 4, is_durable=True),
+        Cost(2, 4, is_durable=True, ends=True),
     ),
     "retry": (_named(_dead, lambda q, job_id: q.retry(job_id)), Cost(2, 4, is_durable=True, rings=True)),
+    "idle lease from all scopes": (_call(lambda q: q.lease_next(["none"], scope=ANY)), Cost(0, 7)),
     "idle lease": (_call(lambda q: q.lease_next(["none"])), Cost(0, 7)),
     "get": (_named(_waiting, lambda q, job_id: q.get(job_id)), Cost(0, 4)),
 }
 """Each verb, and what it costs."""
-READS = {"idle lease", "get"}
+READS = {"idle lease", "idle lease from all scopes", "idle exchange", "get"}
 
 
 @pytest.fixture
@@ -180,7 +219,7 @@ class _Counter:
         self._asked.clear()
         before = self._log._pages, self._misses()
         self._disk.arm(None)
-        with self._traced():
+        with uncollected(), self._traced():
             call()
         return Found(
             self._log._pages - before[0],
@@ -244,7 +283,7 @@ def _found(path: Path, disk: Disk, durability: Durability, verb: str) -> Found:
     """Count a verb at its third time."""
     prepare, _ = VERBS[verb]
     with litequeue.open(path, durability=durability, clock=FakeClock()) as queue:
-        queue.enqueue_many(NewJob("work", number) for number in range(6))
+        queue.enqueue_many(NewJob("work", number) for number in range(8))
         _lease(queue)  # the handle has its id and has done the upkeep of this second
         counter = _Counter(queue, disk)
         for _ in range(2):
@@ -265,22 +304,27 @@ def test_a_verb_writes_so_many_pages_and_runs_so_many_statements(path: Path, dis
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the calls are those of Linux")
+@pytest.mark.parametrize("is_awaited", [False, True], ids=["nobody waits for ends", "somebody does"])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_asks_the_system_for_nothing_but_its_turn_and_the_inodes(
-    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, verb: str
+    path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch, verb: str, *, is_awaited: bool
 ) -> None:
     """In and out of the gate; the news of the folder before it writes and before it answers (DESIGN §3).
 
-    The files themselves are looked at when there is any, and ten times a second. Ids cost one draw, and the bell one
-    read of a byte.
+    The files themselves are looked at when there is any, and ten times a second, the bells once. Ids cost one draw, and
+    a bell one read of a byte; that of ended jobs nothing, unless somebody has waited for one.
     """
+    if is_awaited:
+        path.with_name(f"{path.name}-done").write_bytes(b"\n")
+    monkeypatch.setattr(bell, "_LOOK_AGAIN_S", 1000.0)
     monkeypatch.setattr(tripwire, "_LOOK_AGAIN_S", 1000.0)
     _, cost = VERBS[verb]
     expected = {"poll": 1} if verb in READS else {"flock": 2, "poll": 2}
     if cost.draws:
         expected["urandom"] = cost.draws
-    if cost.rings:
-        expected["pread"] = 1
+    rings = cost.rings + (is_awaited and cost.ends)
+    if rings:
+        expected["pread"] = rings
     assert _found(path, disk, "normal", verb).asked == expected
 
 
@@ -320,7 +364,15 @@ BATCHES: dict[str, tuple[Callable[[Queue], Callable[[], object]], Cost]] = {
     "lease_many": (_call(lambda q: q.lease_many(BATCH)), Cost(30, 3 + BATCH)),
     "extend_many": (_taken(lambda q, leases: q.extend_many(leases)), Cost(15, 2 + 2 * BATCH)),
     "complete_many": (_taken(lambda q, leases: q.complete_many(leases)), Cost(24, 2 + 2 * BATCH)),
-    "fail_many": (_taken(lambda q, leases: q.fail_many(leases, "boom")), Cost(30, 3 + 3 * BATCH)),
+    "fail_many": (_taken(lambda q, leases: q.fail_many(leases, "boom")), Cost(40, 3 + 3 * BATCH)),
+    "exchange": (
+        _taken(lambda q, leases: q.exchange([Completed(lease, "r") for lease in leases], BATCH // 2)),
+        Cost(45, 3 + 3 * BATCH + BATCH // 2),
+    ),
+    "exchange of retakes": (
+        _taken(lambda q, leases: q.exchange([Failed(lease, "boom", retake_within=60) for lease in leases])),
+        Cost(30, 2 + 3 * BATCH),
+    ),
     "release_many": (_taken(lambda q, leases: q.release_many(leases)), Cost(31, 2 + 2 * BATCH)),
 }
 """Batches of a hundred; the pages are an upper bound, because their trees do split."""

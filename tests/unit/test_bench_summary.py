@@ -104,3 +104,19 @@ def test_who_cannot_acknowledge_is_no_rival_in_leases() -> None:
     assert rivals["lease+complete, normal, × the fastest peer"].measure(by_key) is None
     table = tables.tables(rows)["Lease and complete, one by one"]
     assert {line["subject"] for line in table} == {"ours", "peer (at most once)"}
+
+
+def test_the_goals_of_a_worker_are_judged_by_its_cells() -> None:
+    """A worker with threads that sync is to do five times what single verbs do, and its memory is to stay (issue 5)."""
+    at_full = "worker, 8 threads, full: jobs/s, × single verbs'"
+    at_the_end = "a worker with threads: memory at the end, × that after a twentieth of its jobs"
+    for times, said in (4.9, ("missed", "reached")), (5.1, ("reached", "missed")):
+        figures = {"us": 1.0, "times": times}
+        later = {"us": 1.0, "times": times - 4}
+        samples = [
+            _sample("ours", 0, 1.0, WAL_FULL, workload="worker", cell="threads, 8 at once", figures=figures),
+            _sample("ours", 0, 1.0, workload="worker memory", cell="threads, 10 jobs", figures=later),
+        ]
+        samples[0]["durability"] = "full"
+        judged = {row["goal"]: row[""] for row in goals.judged(summary.summarise(samples))}
+        assert judged == {at_full: said[0], at_the_end: said[1]}

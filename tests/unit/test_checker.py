@@ -12,109 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.checker import Findings, judge
-from harness.found import FoundJob, Line, live_through
+from harness.found import live_through
 from harness.history import gather
-from harness.journal import SUFFIX, Journal, digest
+from harness.journal import SUFFIX, digest
 from harness.promises import Rule
-
-A, B = "alice", "bob"
-FAR_US = 10**15
-"""A deadline that never comes."""
-
-
-class Story:
-    """Journals, told in order."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._journals: dict[str, tuple[Journal, int]] = {}
-
-    def call(self, who: str, verb: str, inside: int | None = None, **asked: object) -> int:
-        """Begin a call; without an answer its outcome stays unknown."""
-        if who not in self._journals:
-            journal = Journal(self.folder / f"{who}{SUFFIX}")
-            self._journals[who] = journal, journal.open_session(who)
-        journal, session = self._journals[who]
-        return journal.call(session, verb, asked, inside)
-
-    def got(self, who: str, number: int, **heard: object) -> None:
-        """Answer a call."""
-        self._journals[who][0].got(number, heard)
-
-    def raised(self, who: str, number: int, error: str, *, is_unknown: bool = False, **heard: object) -> None:
-        """Answer a call with an error."""
-        self._journals[who][0].raised(number, error, "", heard, is_unknown=is_unknown)
-
-    def enqueue(self, job_id: str, who: str = A) -> None:
-        """Enqueue a job, acknowledged."""
-        number = self.call(who, "enqueue", jobs=[new(job_id)])
-        self.got(who, number, jobs=[[job_id, True]])
-
-    def lease(self, job_id: str, generation: int, who: str = A, deadline_us: int = FAR_US) -> None:
-        """Lease a job, acknowledged."""
-        number = self.call(who, "lease", limit=1, worker=who)
-        self.got(who, number, leases=[[job_id, generation, generation, deadline_us]])
-
-    def word(self, verb: str, job_id: str, generation: int, who: str = A, inside: int | None = None) -> None:
-        """Say something of a lease, accepted."""
-        self.got(who, self.ask(verb, job_id, generation, who, inside))
-
-    def refused(self, verb: str, job_id: str, generation: int, who: str = A) -> None:
-        """Say something of a lease, refused."""
-        number = self.ask(verb, job_id, generation, who)
-        self.raised(who, number, "LeaseConflict", conflicts=[[job_id, generation]])
-
-    def ask(self, verb: str, job_id: str, generation: int, who: str = A, inside: int | None = None) -> int:
-        """Say something of a lease, and hear nothing."""
-        results = {"results": [digest(None)]} if verb == "complete" else {}
-        return self.call(who, verb, inside, leases=[[job_id, generation]], **results)
-
-    def judge(self, *jobs: FoundJob, is_drained: bool = True, is_fifo: bool = False) -> Findings:
-        """End the story: this is what is in the file."""
-        for journal, _ in self._journals.values():
-            journal.close()
-        return judge(gather(self.folder.glob(f"*{SUFFIX}")), jobs, is_drained=is_drained, is_fifo=is_fifo)
+from harness.story import FAR_US, A, B, Story, job, new, rules
 
 
 @pytest.fixture
 def story(tmp_path: Path) -> Story:
     """Give an empty story."""
     return Story(tmp_path)
-
-
-def new(job_id: str | None, payload: object = None) -> list[str | None]:
-    """Write a new job as the journal does."""
-    return [job_id, "default", "work", digest(payload), None, "return"]
-
-
-def job(job_id: str, state: str, *transitions: str, generation: int | None = None, most: int = 5) -> FoundJob:
-    """Make a job whose log says this; `leased alice` is a lease by alice."""
-    lines = [Line(at, *(text.split(" ", 1) if " " in text else (text, ""))) for at, text in enumerate(transitions)]
-    leases = sum(line.transition == "leased" for line in lines)
-    reaps = sum(line.transition == "reaped" for line in lines)
-    attempts = leases - sum(line.transition == "released" for line in lines)
-    return FoundJob(
-        job_id,
-        "default",
-        "work",
-        state,
-        100,
-        1,
-        leases if generation is None else generation,
-        attempts,
-        reaps,
-        most,
-        None,
-        digest(None),
-        digest(None),
-        tuple(lines),
-    )
-
-
-def rules(findings: Findings) -> set[Rule]:
-    """Return the rules that were broken."""
-    return {breach.rule for breach in findings.breaches}
 
 
 DONE = ("enqueued", "leased alice", "completed")
@@ -147,7 +55,7 @@ def test_a_good_story_passes(story: Story) -> None:
         is_fifo=False,
     )
     assert findings.breaches == []
-    assert (findings.leases, findings.repeated_jobs) == (6, 2)
+    assert (findings.leases, findings.repeated_jobs, findings.repeated_runs) == (6, 2, 1)
     assert findings.calls["complete refused"] == 1
 
 
@@ -330,6 +238,17 @@ def test_a_follower_without_its_completion_is_found(story: Story, follower: bool
     assert rules(story.judge(*jobs, is_drained=False)) == {Rule.WHOLE}
 
 
+def test_a_follower_may_be_that_of_another_run(story: Story) -> None:
+    """Two runs of one job were killed inside the same completion; the second one's happened, with its follower (G3)."""
+    story.enqueue("one")
+    for generation, who in ((1, A), (2, B)):
+        story.lease("one", generation, who, deadline_us=1)
+        asked = {"leases": [["one", generation]], "results": [digest(None)], "jobs": [new(None, "next")]}
+        story.call(who, "complete", None, **asked)
+    follower = replace(job("two", "pending", "enqueued"), payload=digest("next"))
+    assert story.judge(job("one", "completed", *TWICE), follower, is_drained=False).breaches == []
+
+
 def test_what_a_rolled_back_transaction_did_must_not_be_there(story: Story) -> None:
     """An enqueue inside a transaction that raised (V14)."""
     number = story.call(A, "transaction")
@@ -448,6 +367,7 @@ def test_leases_out_of_order_are_found(story: Story) -> None:
         ("completed", ["enqueued", "leased alice", "reaped lease expired", "leased alice", "completed"]),
         ("dead", ["enqueued", "dead not retryable", "dead not retryable"]),
         ("pending", ["enqueued", "promoted", "promoted"]),
+        ("leased", ["enqueued", "leased alice", "failed oh", "leased alice"]),  # not at the same time: no retake
         ("pending", ["enqueued", "retried was pending", "enqueued again"]),
         ("pending", [*DONE]),
         ("retryable", ["enqueued", "leased alice"]),

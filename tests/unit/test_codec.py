@@ -48,7 +48,9 @@ def round_trip(value: object) -> object:
 def as_returned(value: object) -> object:
     """Return what is promised to come back: tuples as lists, except as keys; moments in UTC."""
     if isinstance(value, datetime):
-        return value.astimezone(UTC)
+        return value.astimezone(UTC).replace(
+            fold=0
+        )  # UTC has no hour twice; `astimezone` keeps the fold of a UTC moment
     if isinstance(value, (list, tuple)):
         return [as_returned(item) for item in value]
     if isinstance(value, dict):
@@ -159,7 +161,7 @@ def test_an_error_names_the_reason_and_the_place(value: object, reason: str, pla
         codec.encode(value)
     assert str(caught.value).startswith("payload cannot be stored: ")
     assert reason in str(caught.value)
-    assert str(caught.value).endswith(f" at '{place}'")
+    assert str(caught.value).removesuffix(STORABLE).endswith(f" at '{place}'")
 
 
 @pytest.mark.parametrize(
@@ -189,6 +191,7 @@ def test_the_message_about_a_long_path_stays_short() -> None:
     assert len(str(caught.value)) < 400
 
 
+STORABLE = "; storable: None, bool, int, float, str, bytes, aware datetimes, lists and dicts"
 BAD = st.sampled_from(["\ud800", 2**64, {1}, datetime(2025, 6, 15)])  # noqa: DTZ001 - naive is bad
 
 
@@ -203,7 +206,7 @@ def test_the_place_is_the_way_to_the_bad_value(bad: object, way: list[int | str]
         place += f"[{step}]" if isinstance(step, int) else f".{step}"
     with pytest.raises(PayloadError) as caught:
         codec.encode(value)
-    assert str(caught.value).endswith(f" at '{place}'")
+    assert str(caught.value).removesuffix(STORABLE).endswith(f" at '{place}'")
 
 
 # --- depth

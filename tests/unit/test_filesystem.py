@@ -53,7 +53,10 @@ def test_a_verdict_is_by_the_whole_name(kind: str | None, verdict: str) -> None:
 
 
 def test_room_is_asked_for_at_most_ten_times_a_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """There is what is free less the reserve and less what was taken since; no answer is no limit (§6 `QueueFull`)."""
+    """There is what is free less the reserve and less what was taken since; no answer is no limit (§6 `QueueFull`).
+
+    Each transaction may ask, once, unless one has asked less than a tenth of a second ago.
+    """
     moment = 5.0
     free: int | None = filesystem.FREE_SPACE_RESERVE_BYTES + 7
     asked = []
@@ -64,26 +67,49 @@ def test_room_is_asked_for_at_most_ten_times_a_second(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(filesystem, "free_bytes", answer)
     monkeypatch.setattr(filesystem, "time", SimpleNamespace(monotonic=lambda: moment))
-    room = filesystem.Room(str(tmp_path))
+    room = filesystem.Room(str(tmp_path), lambda: 0)
     assert not room.take(8)
     assert room.take(4)
     assert not room.take(4), "what was taken since the disk was asked is gone"
     free = 0
     moment += 0.0999
+    room.begin()
     assert room.take(3)
+    room.begin()
     moment += 0.001
     assert not room.take(0)
     free = None
     moment += 0.2
+    assert not room.take(0), "a long transaction's own jobs are not on the disk yet"
+    room.begin()
     assert room.take(2**60)
     assert asked == [str(tmp_path)] * 3
+
+
+def test_room_that_was_given_back_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the file to the disk, or by a verb that was undone (§6 `QueueFull`, G11)."""
+    free = filesystem.FREE_SPACE_RESERVE_BYTES + 7
+    monkeypatch.setattr(filesystem, "free_bytes", lambda _: free)
+    monkeypatch.setattr(filesystem, "time", SimpleNamespace(monotonic=lambda: 5.0))
+    room = filesystem.Room(str(tmp_path), lambda: 0)
+    assert room.take(3)
+    assert room.take(4)
+    assert not room.take(1)
+    room.back_to(3)
+    assert room.take(4)
+    free += 8
+    room.begin()
+    assert not room.take(1)
+    room.ask_again()
+    room.begin()
+    assert room.take(15)
 
 
 def test_room_is_short_when_less_than_twice_the_reserve_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then a file gives back what it does not need; where nobody tells, it keeps it (§6 `QueueFull`)."""
-    room = filesystem.Room(str(tmp_path))
+    room = filesystem.Room(str(tmp_path), lambda: 0)
     for free, is_short in ((2 * filesystem.FREE_SPACE_RESERVE_BYTES, False), (0, True), (None, False)):
         monkeypatch.setattr(filesystem, "free_bytes", lambda _, free=free: free)
         assert room.is_short() is is_short

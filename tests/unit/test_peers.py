@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import sqlite3
 import sys
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -14,6 +15,9 @@ from benching import child, peer_environment, polling, running, stdlib_sqlite, s
 from benching import subject as subjects
 from benching.order import Durability, Order
 from benching.subject import Subject, Unsupported
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ADAPTERS = subjects.names("peers")
 VERBS = {name for name, value in vars(Subject).items() if callable(value) and not name.startswith("_")}
@@ -130,9 +134,15 @@ def test_one_library_that_cannot_be_installed_keeps_none_out(monkeypatch: pytest
     assert peer_environment._install(["a==1", "b==1", "c==1"]) == {"b==1": "no such thing"}
 
 
-def test_a_row_is_multiplied() -> None:
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    """Give another library's connection, in memory; one that nobody closes is a warning from Python 3.13 on."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        yield connection
+
+
+def test_a_row_is_multiplied(connection: sqlite3.Connection) -> None:
     """The newest row is copied, with what has to differ."""
-    connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE job (id INTEGER PRIMARY KEY, key TEXT, state INTEGER)")
     connection.execute("INSERT INTO job VALUES (1, 'a', 0), (2, 'b', 1)")
 
@@ -146,9 +156,8 @@ def test_a_row_is_multiplied() -> None:
     ]
 
 
-def test_a_row_is_multiplied_by_nothing() -> None:
+def test_a_row_is_multiplied_by_nothing(connection: sqlite3.Connection) -> None:
     """One row was wanted, and the library has made it."""
-    connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE job (id INTEGER PRIMARY KEY)")
     connection.execute("INSERT INTO job VALUES (1)")
 

@@ -12,7 +12,7 @@ from harness.checker import Findings, check
 from harness.journal import SUFFIX, Journal
 from harness.promises import Rule
 from harness.recorded import Recorded
-from litequeue import LeaseConflict, NewJob, UsageError
+from litequeue import Completed, Failed, LeaseConflict, NewJob, PayloadError, Released, UsageError
 from litequeue.testing import FakeClock
 
 
@@ -76,6 +76,46 @@ def test_every_verb_is_told_and_nothing_is_amiss(recorded: Recorded, folder: Pat
     assert findings.calls["complete refused"] == 1
     assert (findings.calls["transaction raised ZeroDivisionError"], findings.calls["retry done"]) == (1, 1)
     assert findings.repeated_jobs == 2
+
+
+def test_an_exchange_is_told_part_by_part(recorded: Recorded, folder: Path) -> None:
+    """Every sort of settlement, refused ones, a retake and new leases: the checker agrees (G1–G11)."""
+    recorded.enqueue_many(NewJob("work", n) for n in range(7))
+    leases = recorded.lease_many(6)
+    recorded.cancel(leases[5].job_id)
+    exchange = recorded.exchange(
+        [
+            Completed(leases[0], "good", [NewJob("work", "then")]),
+            Completed(leases[1], object()),
+            Failed(leases[2], "oh", delay=0, retake_within=1),
+            Failed(leases[3], "oh", retryable=False),
+            Released(leases[4]),
+            Completed(leases[5], "late", [NewJob("work", "never")]),
+        ],
+        4,
+    )
+    assert [type(reason) for _, reason in exchange.refused] == [PayloadError, LeaseConflict]
+    assert (len(exchange.retaken), len(exchange.leases)) == (1, 3)
+    rest = [leases[1], *(lease for lease, _ in exchange.retaken), *exchange.leases]
+    with pytest.raises(UsageError):
+        recorded.exchange([Completed(leases[1])], -1)
+    assert recorded.exchange([Completed(lease) for lease in rest]).refused == []
+    findings = _judged(recorded, folder)
+    assert findings.breaches == []
+    assert findings.jobs == {"completed": 6, "dead": 1, "cancelled": 1}
+    assert (findings.calls["exchange done"], findings.calls["complete refused"]) == (2, 1)
+    assert (findings.calls["complete raised PayloadError"], findings.calls["fail done"]) == (1, 2)
+
+
+def test_a_retake_that_nobody_asked_for_is_found(recorded: Recorded, folder: Path) -> None:
+    """The checker knows a failure and a lease in one: each is somebody's (G11)."""
+    recorded.enqueue(NewJob("work"))
+    lease = recorded.lease_next()
+    assert lease is not None
+    (again,) = (again for again, _ in recorded.queue.exchange([Failed(lease, "oh", delay=0, retake_within=1)]).retaken)
+    recorded.complete(again)
+    findings = _judged(recorded, folder)
+    assert {breach.rule for breach in findings.breaches} == {Rule.FROM_NOWHERE, Rule.ONE_COMPLETION, Rule.STALE}
 
 
 def test_a_handle_that_closes_gives_back_what_it_holds(recorded: Recorded, folder: Path) -> None:

@@ -106,6 +106,42 @@ def test_the_last_attempt_is_the_one_that_reaches_the_maximum(attempts: int, to:
     assert rules.reap(job, NOW, cause=rules.LEASE_EXPIRED, max_attempts=5, pause_us=7).to is to
 
 
+@pytest.mark.parametrize(
+    ("pause_us", "within_us", "expires_at", "expected"),
+    [
+        (5, 5, None, True),
+        (5, 4, None, False),
+        (0, 1, None, True),
+        (0, 0, None, False),
+        (5, 0, None, False),
+        (5, 9, NOW + 6, True),
+        (5, 9, NOW + 5, False),
+        (0, 9, NOW + 1, True),
+    ],
+)
+def test_a_short_pause_is_waited_out_by_the_worker_unless_the_job_would_start_too_late(
+    pause_us: int, within_us: int, expires_at: int | None, *, expected: bool
+) -> None:
+    """Up to the bound, never without one; a job may start until its expiry, not at it (V7, V11; issue 5)."""
+    job = replace(JOB, expires_at=expires_at)
+    assert rules.is_retaken(job, fail(job, pause_us=pause_us), NOW, within_us=within_us) == expected
+
+
+@pytest.mark.parametrize(
+    "move",
+    [
+        fail(replace(JOB, attempts=5), pause_us=0),
+        fail(JOB, retryable=False),
+        fail(replace(JOB, expires_at=NOW), pause_us=0),
+        rules.complete(JOB, NOW),
+        rules.release(JOB, NOW, delay_us=1),
+    ],
+)
+def test_only_a_failed_run_that_has_another_is_retaken(move: Move) -> None:
+    """Whoever dies, ends well or is given back has none (V6 to V8, G6)."""
+    assert not rules.is_retaken(JOB, move, NOW, within_us=SECOND)
+
+
 def test_a_job_may_have_a_single_attempt() -> None:
     """With a maximum of 1 the first failure is the end (V7)."""
     assert fail(replace(JOB, attempts=1), max_attempts=1).to is DEAD

@@ -171,5 +171,5 @@ def test_a_folded_trigger_runs_at_the_later_of_both_times(
 @given(set_at=TIMES, length=st.integers(0, 3600 * SECOND))
 def test_a_gate_never_waits_longer_than_it_was_set_for(set_at: int, length: int) -> None:
     """Set in the past it stands; set at a time that is yet to come it is pulled in to its length from now (§5)."""
-    gate = rules.pulled_in(set_at + length, set_at, NOW, 0)
+    gate = rules.pulled_in(set_at + length, set_at, NOW)
     assert gate == (None if set_at <= NOW else NOW + length)

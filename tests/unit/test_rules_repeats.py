@@ -150,15 +150,14 @@ def test_a_folded_trigger_brings_its_expiry_and_leaves_the_rest(move: Move, expi
         (NOW + 10, NOW - 3600, None),  # set in the past: it has been waiting since
         (NOW + 110, NOW + 100, NOW + 10),  # set when the clock was 100 ahead
         (NOW + 3600, NOW + 1, NOW + 3599),  # by the least step
-        (NOW + 100, NOW + 100, NOW + 7),  # a pause of nothing: the usual one
-        (NOW + 50, NOW + 100, NOW + 7),  # pulled in before: the usual pause
+        (NOW + 100, NOW + 100, NOW),  # a pause of nothing
     ],
 )
 def test_a_gate_set_at_a_time_that_is_yet_to_come_is_pulled_in(
     not_before: int, set_at: int, expected: int | None
 ) -> None:
     """To its own length from now; one that was set in the past stands (§5)."""
-    assert rules.pulled_in(not_before, set_at, NOW, 7) == expected
+    assert rules.pulled_in(not_before, set_at, NOW) == expected
 
 
 # --- retention

@@ -23,9 +23,10 @@ _ALL = "all"
 _OF_MEASURING = ("workloads", "subjects", "peers", "rounds", "size", "short", "seed", "json")
 _EXAMPLES = """\
 examples:
-  python tools/bench.py                                      12 to 15 minutes
+  python tools/bench.py                                      25 to 30 minutes
   python tools/bench.py --peers --json run.json              20 minutes more
   python tools/bench.py enqueue wake-up --subjects=ours,bare     2 minutes
+  python tools/bench.py worker worker-idle worker-memory         15 minutes
   python tools/bench.py --from run.json other.json --document docs/performance.md
 """
 

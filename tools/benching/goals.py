@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from benching.subject import SORTS
+from benching.subject import MODES, SORTS
 from benching.summary import Key, Row
 from harness.report import Figure
 
@@ -92,6 +92,16 @@ def _to_best_peer(workload: str, durability: str, cell: str = "100 B") -> Callab
     return measure
 
 
+def _memory_of_threads(rows: Rows) -> float | None:
+    """Return how many times its memory near the beginning a worker with threads has at the end."""
+    found = [
+        row.figures["times"].median
+        for key, row in rows.items()
+        if key.workload == "worker memory" and key.cell.startswith("threads") and row.figures
+    ]
+    return found[0] if found else None
+
+
 def _growth(sort: str, verb: str) -> Callable[[Rows], float | None]:
     """Return how many times an empty file's cost a verb has beside the most rows that were there."""
 
@@ -142,6 +152,32 @@ GOALS = (
     Goal("wake-up, p50, ms", 1.5, _figure("wake-up", "one waiter, one producer", "normal", "p50 ms")),
     Goal("wake-up, p99, ms", 5.0, _figure("wake-up", "one waiter, one producer", "normal", "p99 ms")),
     Goal("idle while waiting, % of a core", 0.2, _figure("wake-up", "one waiter, one producer", "normal", "idle %")),
+    *(
+        Goal(
+            f"worker, {count} threads, full: jobs/s, × single verbs'",
+            5.0,
+            _figure("worker", f"threads, {count} at once", "full", "times"),
+            is_least=True,
+        )
+        for count in (4, 8, 32)
+    ),
+    *(
+        Goal(
+            f"idle worker, {mode}: its busiest process, % of a core",
+            0.2,
+            _figure("worker idle", f"{mode}, 4 at once", "normal", "most idle %"),
+        )
+        for mode in MODES
+    ),
+    *(
+        Goal(
+            f"idle worker, {mode}: its largest process, MB",
+            60.0,
+            _figure("worker idle", f"{mode}, 4 at once", "normal", "most MB"),
+        )
+        for mode in MODES
+    ),
+    Goal("a worker with threads: memory at the end, × that after a twentieth of its jobs", 1.05, _memory_of_threads),
     *(Goal(f"lease+complete beside {sort} rows, × empty", _FLAT, _growth(sort, "pair")) for sort in SORTS),
     *(Goal(f"enqueue beside {sort} rows, × empty", _FLAT, _growth(sort, "enqueue")) for sort in SORTS),
     *(Goal(f"get beside {sort} rows, × empty", _FLAT, _growth(sort, "get")) for sort in SORTS),

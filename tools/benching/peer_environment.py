@@ -10,15 +10,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import environment
+import pythons
 
 VENV = environment.ROOT / ".venv-peers"
 PYTHON = VENV / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -78,29 +78,10 @@ def suitable_python() -> Path:
     The nearer it is to ours, the less the figures tell of Pythons. When there is none, ours has to do.
     """
     own = Path(getattr(sys, "_base_executable", sys.executable))
-    found = {version: python for python in _pythons() if (version := _version_of(python)) is not None}
-    return own if sys.version_info[:2] >= WANTED or not found else found[min(found)]
-
-
-def _pythons() -> Iterator[Path]:
-    """Look on the PATH, and where the versions of a version manager lie side by side."""
-    for name in environment.CANDIDATES:
-        on_path = shutil.which(name)
-        if on_path:
-            yield Path(on_path)
-    yield from Path(sys.base_prefix).resolve().parent.glob("*/bin/python3.1?")
-
-
-def _version_of(python: Path) -> tuple[int, int] | None:
-    """Ask that Python itself; `None` when it is too old, or a name for one that is not there."""
-    asked = [str(python), "-c", "import sys; print(*sys.version_info[:2])"]
-    try:
-        done = subprocess.run(asked, capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    major, minor = done.stdout.split()
-    version = int(major), int(minor)
-    return version if version >= WANTED else None
+    if sys.version_info[:2] >= WANTED:
+        return own
+    newer = (version for version in pythons.supported() if tuple(map(int, version.split("."))) >= WANTED)
+    return next((found for version in newer if (found := pythons.find(version)) is not None), own)
 
 
 def _read_stamp() -> dict[str, str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +95,27 @@ def waiting(one: Peer, other: Peer) -> None:
     hold("unfinished jobs", one.unfinished(), 0)
 
 
+def workers(one: Peer, _: Peer) -> None:
+    """Let a worker of its own handle jobs: each once, and gone when it was handled."""
+    handled: list[bytes] = []
+    are_all = threading.Event()
+
+    def handle(payload: bytes) -> None:
+        handled.append(payload)
+        if len(handled) == len(PAYLOADS):
+            are_all.set()
+
+    for payload in PAYLOADS:
+        one.enqueue(payload)
+    modes = getattr(one, "modes", ())
+    if not modes:
+        raise Unsupported("no worker, or none that can be driven")
+    with cast("subjects.Working", one).working(modes[0], 2, handle, None):
+        are_all.wait(30)
+    hold("payloads that were handled", sorted(handled), PAYLOADS)
+    hold("unfinished jobs", one.unfinished(), 0)
+
+
 def filling(sort: str) -> Callable[[Peer, Peer], None]:
     """Return a check that puts rows of a sort in, twice, and then takes the next job."""
 
@@ -123,6 +145,7 @@ CHECKS = {
     "lease_many": batches,
     "enqueue_many": bulk,
     "wait": waiting,
+    "a worker": workers,
     **{f"beside {sort}": filling(sort) for sort in subjects.SORTS},
 }
 

@@ -48,6 +48,7 @@ def draw(rows: Sequence[Row], folder: Path) -> list[Path]:
         "growth": _growth,
         "fairness": _fairness,
         "waking": _waking,
+        "worker": _worker,
     }
     written = []
     with mpl.rc_context(_STYLE):
@@ -117,14 +118,19 @@ def _rate(took: Spread) -> Spread:
 
 def _bars(panel: Axes, found: Sequence[Row], value: Callable[[Row], Spread], base: float = 0.0) -> None:
     """Draw a bar for each row, the first at the top, its value at its end; bars begin at `base`."""
-    places = range(len(found))
-    spreads = [value(row) for row in found]
+    _named_bars(panel, [(_label(row), row.key.subject, value(row)) for row in found], base)
+
+
+def _named_bars(panel: Axes, bars: Sequence[tuple[str, str, Spread]], base: float = 0.0) -> None:
+    """Draw bars by what stands beside them, whose they are, and their values."""
+    places = range(len(bars))
+    spreads = [spread for _, _, spread in bars]
     panel.barh(
         places,
         [spread.median - base for spread in spreads],
         _BAR,
         left=base,
-        color=[_COLOURS.get(row.key.subject, _PEER) for row in found],
+        color=[_COLOURS.get(subject, _PEER) for _, subject, _ in bars],
         xerr=_whiskers(spreads),
         error_kw={"ecolor": "#333333", "elinewidth": 0.8},
     )
@@ -136,9 +142,9 @@ def _bars(panel: Axes, found: Sequence[Row], value: Callable[[Row], Spread], bas
             textcoords="offset points",
             va="center",
         )
-    panel.set_yticks(list(places), [_label(row) for row in found])
-    for row, label in zip(found, panel.get_yticklabels(), strict=True):
-        label.set_fontweight("bold" if row.key.subject == _OURS else "normal")
+    panel.set_yticks(list(places), [label for label, _, _ in bars])
+    for (_, subject, _), label in zip(bars, panel.get_yticklabels(), strict=True):
+        label.set_fontweight("bold" if subject == _OURS else "normal")
     panel.invert_yaxis()
     panel.margins(x=0.25)
     panel.tick_params(axis="y", length=0)
@@ -258,3 +264,38 @@ def _waking(rows: _Rows) -> Figure | None:
         if number:
             panel.set_yticklabels([])
     return figure
+
+
+def _worker(rows: _Rows) -> Figure | None:
+    """Draw the rates of workers by where handlers run and how many at once, beside single verbs of the same runs."""
+    found = rows.of("worker")
+    if not any(row.key.subject == _OURS for row in found):
+        return None
+    held = {level: _worker_bars(_by_cell(found, level)) for level in _DURABILITIES}
+    most = max(map(len, held.values()))
+    figure, panels = _panels(1, 2, 0.9 + 0.25 * most)
+    for panel, (level, bars) in zip(panels.flat, held.items(), strict=True):
+        _named_bars(panel, bars)
+        panel.set_ylim(most - 0.5, -0.5)
+        panel.set_title(level)
+        panel.set_xlabel("jobs/s")
+    return figure
+
+
+def _by_cell(found: Sequence[Row], level: str) -> list[Row]:
+    """Return those who held a durability, ours first, and the peers in each cell by their rates."""
+    mine = [row for row in found if row.held == level]
+    cells = list(dict.fromkeys(row.key.cell for row in mine if row.key.subject == _OURS))
+    return sorted(
+        (row for row in mine if row.key.cell in cells),
+        key=lambda row: (row.is_peer, cells.index(row.key.cell), row.figures["us"].median),
+    )
+
+
+def _worker_bars(found: Sequence[Row]) -> list[tuple[str, str, Spread]]:
+    """Return single verbs, by the first cell of ours, and then each worker."""
+    singly = [("single verbs", _FLOOR, _rate(row.figures["single us"])) for row in found[:1]]
+    return singly + [
+        (f"{row.who}: {row.key.cell}" if row.is_peer else row.key.cell, row.key.subject, _rate(row.figures["us"]))
+        for row in found
+    ]

@@ -8,13 +8,16 @@ figure is then absent, never an imitation.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol, cast
 
 HERE = Path(__file__).resolve().parent
 SORTS = ("completed", "dead", "delayed", "other-kind", "other-scope", "leased", "own-backlog", "keyed")
 """The sorts of rows beside which a verb is timed (`Subject.fill`)."""
+MODES = ("threads", "asyncio", "processes")
+"""Where the handlers of a worker run."""
 
 
 class Unsupported(Exception):
@@ -98,6 +101,45 @@ class Threaded(Protocol):
 
     def syncs(self) -> int:
         """Return how many there have been."""
+
+
+class Fair(Protocol):
+    """What a subject may do besides: serve scopes, or tenants, in turn."""
+
+    def fill_scopes(self, scopes: Sequence[str], jobs: int) -> None:
+        """Put so many jobs into each scope."""
+
+    def lease_in_turn(self) -> tuple[object, str] | None:
+        """Take the next job of all scopes, with its scope."""
+
+
+class Handle(Protocol):
+    """A function that a worker calls with the payload of each job; a module has it, so that processes find it."""
+
+    def __call__(self, payload: bytes) -> object:
+        """Handle a job; what this returns is its result, where the library keeps results."""
+
+
+class Working(Protocol):
+    """What a subject may do besides: run a worker of its own."""
+
+    modes: tuple[str, ...]
+    """Those of `MODES` that it has."""
+
+    def working(
+        self, mode: str, at_once: int, handle: Handle, on_done: Callable[[], object] | None
+    ) -> AbstractContextManager[None]:
+        """Let a worker run meanwhile that calls `handle` for so many jobs at once, and drain it at the end.
+
+        `on_done` is called in this process after each job that was done in another; `None` where there is none.
+        """
+
+
+class Resulting(Protocol):
+    """What a subject may do besides: keep what handlers return."""
+
+    def results(self) -> list[object]:
+        """Return what the handlers have returned, in the order in which the jobs were enqueued."""
 
 
 def names(folder: str) -> list[str]:

@@ -12,21 +12,30 @@ import time
 from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import litequeue
 from contending import worker
 from contending.worker import Durability, Orders
-from harness.checker import Findings, check
+from harness import found as finding
+from harness.checker import Findings, judge
+from harness.history import Histories, family, gather
 from harness.journal import SUFFIX
 from harness.promises import Rule
+from working import contender
+from working.orders import WorkerOrders
 
-Mode = Literal["drain", "mixed"]
+WorkerMode = Literal["threads", "asyncio", "processes"]
+Mode = Literal["drain", "mixed", WorkerMode]
+"""Verbs, or real workers in one of their modes."""
 
+WORKER_MODES: tuple[WorkerMode, ...] = get_args(WorkerMode)
 _FILLERS = 4
+_LONGS = 2
+"""For each filler: so many jobs last longer than a lease."""
 _PATIENCE_S = 120.0
 """How long a process may take to end, after its time is over."""
 _FORK = multiprocessing.get_context("fork")  # this process has no thread, and no queue open while it forks
@@ -42,6 +51,11 @@ class Plan(NamedTuple):
     jobs: int
     most_s: float
     control: str | None = None
+
+    @property
+    def is_of_workers(self) -> bool:
+        """Whether real workers do the work."""
+        return self.mode in WORKER_MODES
 
     def __str__(self) -> str:
         waiting = "gate" if self.is_gated else "busy timeout"
@@ -91,8 +105,13 @@ def measure(plan: Plan, folder: Path) -> Measured:
     makers = plan.processes // 2 if plan.mode == "mixed" else 0
     filled = plan.jobs // 2 if makers else plan.jobs
     fillers = [_orders(plan, folder, f"filler-{number}", makes) for number, makes in _parts(filled, _FILLERS)]
+    mode = next((mode for mode in WORKER_MODES if mode == plan.mode), None)
+    if mode is not None:
+        fillers = [replace(order, longs=_LONGS) for order in fillers]
     litequeue.open(fillers[0].queue).close()
     broken = _run([_FORK.Process(target=worker.fill, args=(orders,)) for orders in fillers], _PATIENCE_S)
+    if mode is not None:
+        return _measure_workers(plan, mode, folder, broken)
     orders = [_orders(plan, folder, f"maker-{number}", makes) for number, makes in _parts(plan.jobs - filled, makers)]
     orders += [_orders(plan, folder, f"drainer-{number}", 0) for number in range(plan.processes - makers)]
     meeting, making = _FORK.Barrier(plan.processes), _FORK.Value("l", makers)
@@ -100,7 +119,32 @@ def measure(plan: Plan, folder: Path) -> Measured:
     broken += _run(processes, plan.most_s + _PATIENCE_S)
     broken += [order.trouble.read_text(encoding="utf-8") for order in orders if order.trouble.exists()]
     turns = [_turns(order.turns) for order in orders if order.turns.exists()]
-    return _judge(plan, folder, turns, broken)
+    return _judge(plan, folder, gather(folder.glob(f"*{SUFFIX}")), turns, broken)
+
+
+def _measure_workers(plan: Plan, mode: WorkerMode, folder: Path, broken: list[str]) -> Measured:
+    """Let real workers at the file; what each was served is what it and its processes have begun to handle."""
+    blank = WorkerOrders(folder, "", 0, plan.durability, control=plan.control, mode=mode, has_appointments=False)
+    orders = [replace(blank, name=f"worker-{number}") for number in range(plan.processes)]
+    meeting = _FORK.Barrier(plan.processes)
+    processes = [_FORK.Process(target=contender.work, args=(order, plan.most_s, meeting)) for order in orders]
+    broken += _run(processes, plan.most_s + _PATIENCE_S)
+    broken += [trouble.read_text(encoding="utf-8") for trouble in folder.glob("*.trouble")]
+    histories = gather(folder.glob(f"*{SUFFIX}"))
+    begun: dict[str, list[int]] = {order.name: [] for order in orders}
+    for history in histories.jobs.values():
+        for one in history.handled:
+            begun[family(one.session)].append(one.began_at)
+    last = max((at for times in begun.values() for at in times), default=0)  # from then on there is nothing to be had
+    turns = [
+        Turns(sorted(begun[order.name]), histories.exchanges.get(order.name, []), last, order.said("cut").exists())
+        for order in orders
+    ]
+    measured = _judge(plan, folder, histories, turns, broken)
+    repeated = measured.findings.repeated_runs  # one whose time is over gives back what it has not begun
+    if repeated:
+        measured.broken.append(f"{plan}: {repeated} jobs were leased again, and nothing had happened")
+    return measured
 
 
 def _orders(plan: Plan, folder: Path, name: str, makes: int) -> Orders:
@@ -144,11 +188,12 @@ def _turns(path: Path) -> Turns:
     return Turns(told[0:-2:2], told[1:-2:2], told[-2], bool(told[-1]))
 
 
-def _judge(plan: Plan, folder: Path, turns: list[Turns], broken: list[str]) -> Measured:
-    path = folder / "app.queue"
-    findings = check(folder.glob(f"*{SUFFIX}"), path, is_drained=not any(turn.is_cut for turn in turns), is_fifo=True)
+def _judge(plan: Plan, folder: Path, histories: Histories, turns: list[Turns], broken: list[str]) -> Measured:
+    is_drained = not any(turn.is_cut for turn in turns)
+    with litequeue.open(folder / "app.queue", create=False) as queue:
+        findings = judge(histories, finding.read(queue), is_drained=is_drained, is_fifo=True)
     broken += [str(breach) for breach in findings.breaches]
-    with litequeue.open(path, create=False) as queue, queue.transaction() as tx:
+    with litequeue.open(folder / "app.queue", create=False) as queue, queue.transaction() as tx:
         broken += [f"integrity_check: {row[0]!s}" for row in tx.execute("PRAGMA integrity_check") if row != ("ok",)]
     began_at = min((turn.begun_at[0] for turn in turns if turn.begun_at), default=0)
     return Measured(

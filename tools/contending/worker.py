@@ -25,6 +25,7 @@ from harness.journal import SUFFIX, Journal
 from harness.recorded import Recorded
 from killing import sabotage
 from litequeue import LeaseConflict, NewJob, QueueBusy
+from working.contender import LONG
 
 T = TypeVar("T")
 Durability = Literal["full", "normal"]
@@ -49,6 +50,8 @@ class Orders:
     most_s: float
     """When to stop at the latest, from the rendezvous on."""
     control: str | None
+    longs: int = 0
+    """How many of the jobs it fills in are long ones, the last of them."""
 
     @property
     def queue(self) -> Path:
@@ -59,6 +62,10 @@ class Orders:
     def journal(self) -> Path:
         """What it calls and what it gets."""
         return self.folder / f"{self.name}{SUFFIX}"
+
+    def payload_of(self, number: int) -> str:
+        """Return how the payload of a job begins that it fills in."""
+        return f"{LONG} {self.name}" if number >= self.makes - self.longs else self.name
 
     @property
     def turns(self) -> Path:
@@ -77,7 +84,8 @@ def fill(orders: Orders) -> None:
         recorded = Recorded(queue, Journal(orders.journal))
         for start in range(0, orders.makes, _FILL_BATCH):
             count = min(_FILL_BATCH, orders.makes - start)
-            recorded.enqueue_many([NewJob("work", f"{orders.name} {start + number}") for number in range(count)])
+            numbers = range(start, start + count)
+            recorded.enqueue_many([NewJob("work", f"{orders.payload_of(number)} {number}") for number in numbers])
 
 
 def work(orders: Orders, meeting: Barrier, making: Synchronized[int]) -> None:

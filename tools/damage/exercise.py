@@ -21,7 +21,9 @@ import litequeue
 from litequeue import (
     ANY,
     SYSTEM,
+    Completed,
     DuplicateJob,
+    Failed,
     InvalidTransition,
     JobNotFound,
     JobState,
@@ -31,12 +33,13 @@ from litequeue import (
     Maintenance,
     NewJob,
     RecordError,
+    Released,
 )
 from litequeue.cli import litequeue as command
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
-    from litequeue import Job, Queue
+    from litequeue import Job, Queue, Settlement
     from litequeue.model import Scope
     from litequeue.sqlite.transaction import Transaction
 
@@ -173,6 +176,16 @@ class Exercise:
                 case _:
                     self._settle("fail", lease, lease.fail, "boom")
         self._try("complete_many", queue.complete_many, taken[-2:])
+        self._exchanges(queue)
+
+    def _exchanges(self, queue: Queue) -> None:
+        leases = self._lease("lease", queue.lease_many, 3, None, "default")
+        settlements = [_ended(number, lease) for number, lease in enumerate(leases)]
+        done = self._try("exchange", queue.exchange, settlements, 2, scope="tenant-a")
+        taken = [] if done is None else [*done.leases, *(lease for lease, _ in done.retaken)]
+        for lease in [*leases, *taken]:
+            self._in_hand.pop(str(lease.job_id), None)
+            self._judge_payload("exchange", str(lease.job_id), self._try("record", getattr, lease, "payload"))
 
     def _transactions(self, queue: Queue) -> None:
         with contextlib.ExitStack() as stack:
@@ -312,6 +325,11 @@ def _roll_back(queue: Queue) -> None:
     with contextlib.suppress(_Given), queue.transaction() as tx:
         tx.enqueue("mail:send")
         raise _Given
+
+
+def _ended(number: int, lease: Lease) -> Settlement:
+    ends = (Failed(lease, "boom", delay=0, retake_within=1), Completed(lease), Released(lease))
+    return ends[number % len(ends)]
 
 
 def _complete_inside(lease: Lease) -> None:

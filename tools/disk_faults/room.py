@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _MIB = 2**20
 _WHOLE_BYTES = 28 * _MIB
 """Of a small disk: the reserve, and three quarters of it beyond."""
+_LONG_BYTES = 80 * _MIB
+"""Of one on which a log can become longer than the reserve."""
 _MAX_BYTES = 4 * _MIB
 _SIZES_BYTES = (100, 4_000, 60_000, 400_000)
 _LARGE_JOBS, _LARGE_BYTES = 12, 960_000
@@ -49,6 +51,7 @@ _WAITING = {"PENDING", "LEASED", "RETRYABLE", "SCHEDULED"}
 LIMITS = (
     "reserve of a quota",
     "large batch in a quota",
+    "long log in a quota",
     "reserve of a small file system",
     "max_bytes",
     "last byte of a quota",
@@ -81,14 +84,15 @@ def drain(disk: Disk, limit: str, seed: int) -> Drained:
         place = stack.enter_context(scratch())
         device: Device | None = Device(place, nullcontext)
         if "quota" in limit:
-            device = stack.enter_context(_quota(disk, place))
+            device = stack.enter_context(_quota(disk, place, _LONG_BYTES if "long log" in limit else _WHOLE_BYTES))
         if "file system" in limit:
             device = stack.enter_context(_mounted(place))
         if device is None:
             return Drained({"limit": f"{limit} (mounting is not allowed here)"})
         filled = _Filled(f"{device.folder}/app.queue", limit, seed)
         try:
-            filled.fill(_MAX_BYTES if limit == "max_bytes" else None)
+            with _read(filled.path) if "long log" in limit else nullcontext():
+                filled.fill(_MAX_BYTES if limit == "max_bytes" else None)
             if limit.startswith("last byte"):
                 filled.reopen()  # without the log, whose file has room inside
                 with device.taken():
@@ -109,7 +113,7 @@ class _Filled:
     def __init__(self, path: str, limit: str, seed: int) -> None:
         self.counted: Counter[str] = Counter()
         self.broken: list[str] = []
-        self._path = path
+        self.path = path
         self._limit = limit
         self._chance = random.Random(f"{seed} {limit}")
         self._clock = FakeClock()
@@ -121,7 +125,7 @@ class _Filled:
     def reopen(self) -> None:
         """Close, and open again."""
         self.queue.close()
-        self.queue = litequeue.open(self._path, clock=self._clock)
+        self.queue = litequeue.open(self.path, clock=self._clock)
 
     def fill(self, max_bytes: int | None) -> None:
         """Enqueue until there is no room for more."""
@@ -146,7 +150,7 @@ class _Filled:
             for lease in leases:
                 self._end(lease, may_be_refused=may_be_refused)
             if not leases:
-                if not any(job_state in _WAITING for job_state in state.places(self._path).values()):
+                if not any(job_state in _WAITING for job_state in state.places(self.path).values()):
                     return
                 self._clock.advance(4_000)
             if step % 5 == 0:
@@ -154,7 +158,7 @@ class _Filled:
 
     def look(self) -> None:
         """Hold the file against what was acknowledged."""
-        found = state.places(self._path)
+        found = state.places(self.path)
         done = {job_id for job_id, job_state in found.items() if job_state == "COMPLETED"}
         self.counted["dead"] = sum(job_state == "DEAD" for job_state in found.values())
         if found.keys() != self._made:
@@ -163,7 +167,7 @@ class _Filled:
             self.broken.append(f"{self._limit}: {len(done)} jobs are completed, {len(self._done)} were acknowledged")
         if len(done) + self.counted["dead"] != len(found):
             self.broken.append(f"{self._limit}: {Counter(found.values())}: not every job was worked off")
-        self.broken += [f"{self._limit}: in the end {what}" for what in state.problems(self._path)]
+        self.broken += [f"{self._limit}: in the end {what}" for what in state.problems(self.path)]
 
     def refill(self) -> None:
         """Prune, and enqueue again."""
@@ -221,10 +225,22 @@ class _Filled:
 
 
 @contextmanager
-def _quota(disk: Disk, folder: str) -> Iterator[Device]:
+def _read(path: str) -> Iterator[None]:
+    """Keep a snapshot open for a while, so that the log is not copied back."""
+    connection = apsw.Connection(path, apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM litequeue_job").fetchall()
+        yield
+    finally:
+        connection.close()
+
+
+@contextmanager
+def _quota(disk: Disk, folder: str, whole: int) -> Iterator[Device]:
     """Give a disk that ends somewhere, by the failing VFS."""
     disk.forget_paths()
-    disk.quota_bytes = whole = _WHOLE_BYTES
+    disk.quota_bytes = whole
 
     @contextmanager
     def taken() -> Iterator[None]:

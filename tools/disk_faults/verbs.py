@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import litequeue
-from litequeue import ANY, Lease, Maintenance, NewJob, Queue
+from litequeue import ANY, Completed, Failed, Lease, Maintenance, NewJob, Queue, Released, Settlement
 from litequeue.testing import FakeClock
 
 if TYPE_CHECKING:
@@ -236,6 +236,19 @@ def _complete_many(scene: Scene) -> Deed:
     return lambda: scene.queue.complete_many(leases, ["done" * 20] * len(leases))
 
 
+def _exchange(scene: Scene) -> Deed:
+    done, followed, failed, short, back = scene.leases(5)
+    short.checkpoint(b"half" * 50, 0.5)
+    settlements: list[Settlement] = [
+        Completed(done, "done" * 20),
+        Completed(followed, then=[NewJob("new", _PAYLOAD)]),
+        Failed(failed, "boom"),
+        Failed(short, "boom", retake_within=60),
+        Released(back),
+    ]
+    return lambda: scene.queue.exchange(settlements, 2, worker_id=WORKER)
+
+
 def _read(scene: Scene) -> Deed:
     job_id = scene.jobs(3)[0]
     return lambda: (scene.queue.get(job_id), scene.queue.list(scope=ANY), scene.queue.stats())
@@ -262,6 +275,7 @@ VERBS = (
     Verb("complete with then", _of_lease(lambda lease: lease.complete("done", [NewJob("new", _PAYLOAD)]))),
     Verb("complete with a kept trigger", _complete_with_rerun),
     Verb("complete_many", _complete_many),
+    Verb("exchange", _exchange),
     Verb("fail", _of_lease(lambda lease: lease.fail("boom"))),
     Verb("release", _of_lease(Lease.release)),
     Verb("cancel", _cancel),

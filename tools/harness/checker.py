@@ -15,10 +15,13 @@ from pathlib import Path
 
 import litequeue
 from harness import found as finding
-from harness.found import FoundJob
+from harness.found import FoundJob, Run
+from harness.handling import UNDISTURBED, Handling, Outside
 from harness.history import Histories, JobHistory, Place, Whole, gather
 from harness.job_case import JobCase
 from harness.promises import Breach, Rule
+from harness.restrained import Restrained
+from harness.restrictions import UNRESTRICTED, Restrictions
 
 
 @dataclass(slots=True)
@@ -34,8 +37,12 @@ class Findings:
     """By the jobs' generations: those of killed callers are counted too."""
     repeated_jobs: int = 0
     """Leased more than once."""
+    repeated_runs: int = 0
+    """The same, but for what was given back in between."""
     unknown: Counter[str] = field(default_factory=Counter)
     """How unknown outcomes ended: `complete happened`, `enqueue did not` …"""
+    restrained: Counter[str] = field(default_factory=Counter)
+    """How often what restricts the leases was felt: places taken up, waits for a turn, boundaries fired …"""
 
     def count(self, *rules: Rule) -> int:
         """Return how often some rules were broken."""
@@ -53,10 +60,19 @@ def check(journals: Iterable[Path], path: Path, *, is_drained: bool = True, is_f
 
 
 def judge(
-    histories: Histories, jobs: Iterable[FoundJob], *, is_drained: bool = True, is_fifo: bool = False
+    histories: Histories,
+    jobs: Iterable[FoundJob],
+    *,
+    is_drained: bool = True,
+    is_fifo: bool = False,
+    outside: Outside = UNDISTURBED,
+    restrictions: Restrictions = UNRESTRICTED,
 ) -> Findings:
-    """Check the jobs that were found against what the journals tell."""
-    judging = _Judging(histories)
+    """Check the jobs that were found against what the journals tell, and what was done to those who wrote them.
+
+    `restrictions` is what was imposed on the file besides.
+    """
+    judging = _Judging(histories, outside, restrictions)
     for job in jobs:
         judging.job(job, is_drained=is_drained)
     judging.end(is_fifo=is_fifo)
@@ -64,13 +80,17 @@ def judge(
 
 
 class _Judging:
-    def __init__(self, histories: Histories) -> None:
+    def __init__(self, histories: Histories, outside: Outside, restrictions: Restrictions) -> None:
         self.findings = Findings(calls=histories.calls)
+        self._restrained = Restrained(restrictions, self.findings.breaches, self.findings.restrained)
+        self._is_restricted = restrictions.any
+        self._scheduled = restrictions.scheduled_kinds
         self._histories = histories
+        self._outside = outside
         self._seen: set[str] = set()
         self._unnamed: Counter[Place] = Counter()
         self._asked_ends = {(job_id, one) for whole in histories.wholes for job_id, one, _ in whole.ends}
-        self._ends: dict[tuple[str, int], str | None] = {}
+        self._ends: dict[tuple[str, int], Run] = {}
         self._unheard: Counter[str | None] = Counter()
         self._first_leases: dict[tuple[str, int], list[tuple[int, int, str]]] = {}
 
@@ -80,18 +100,24 @@ class _Judging:
         findings.jobs[job.state] += 1
         findings.leases += job.generation
         findings.repeated_jobs += job.generation > 1
+        findings.repeated_runs += job.attempts > 1
         self._seen.add(job.job_id)
         history = self._histories.jobs.get(job.job_id) or JobHistory()
         case = JobCase(job, history, self._histories, findings.breaches)
         case.judge()
-        self._origin(case)
+        if self._histories.has_handlers:
+            Handling(case, self._outside).judge()
+        if job.kind not in self._scheduled:
+            self._origin(case)
+        if self._is_restricted:
+            self._restrained.add(job, case.life)
         if is_drained and job.state not in finding.ENDED:
             case.breach(Rule.DRAINED, f"it is {job.state}")
         findings.unknown += case.unknown
         self._unheard.update(None if run is None else run.worker for run in case.unheard)
         for run in case.life.runs:
-            if (job.job_id, run.generation) in self._asked_ends:
-                self._ends[job.job_id, run.generation] = run.end
+            if (job.job_id, run.generation) in self._asked_ends and job.kind not in self._outside.unstorable:
+                self._ends[job.job_id, run.generation] = run
         first = case.life.of(1)
         if first is not None:
             self._first_leases.setdefault((job.scope, job.priority), []).append((job.created_at, first.at, job.job_id))
@@ -104,6 +130,8 @@ class _Judging:
             self._whole(whole)
         if is_fifo:
             self._order()
+        if self._is_restricted:
+            self._restrained.judge(self._histories.of_one_scope)
 
     def _origin(self, case: JobCase) -> None:
         """Find who enqueued a job."""
@@ -151,15 +179,17 @@ class _Judging:
     def _whole(self, whole: Whole) -> None:
         happened: list[bool] = []
         for job_id, place in whole.jobs:
+            if job_id is None and self._histories.may[place] > 1:
+                continue  # a follower that several runs of a job wanted: whose it is, if it is there, nobody knows
             if job_id is None:
                 happened.append(self._unnamed[place] > self._histories.must[place])
             elif self._histories.of(job_id).times_enqueued == 1:
                 happened.append(job_id in self._seen)
-        happened += [
-            self._ends[job_id, generation] == end
-            for job_id, generation, end in whole.ends
-            if (job_id, generation) in self._ends
-        ]
+        for job_id, generation, end in whole.ends:
+            run = self._ends.get((job_id, generation))
+            if run is None or (whole.is_loose and run.end != end and not _is_left(run)):
+                continue  # another end had come first, so this one was refused, whatever became of the others
+            happened.append(run.end == end)
         if len(set(happened)) > 1:
             self._breach(Rule.WHOLE, f"{whole.named}: {sum(happened)} of its {len(happened)} parts are in the file")
 
@@ -173,3 +203,8 @@ class _Judging:
 
     def _breach(self, rule: Rule, what: str) -> None:
         self.findings.breaches.append(Breach(rule, what))
+
+
+def _is_left(run: Run) -> bool:
+    """Tell whether nobody has ended a run before its holder died."""
+    return run.end is None or (run.end == "reaped" and run.end_detail != "lease expired")

@@ -19,7 +19,9 @@ _PAGE = 5_000
 
 WAITING = frozenset({"pending", "retryable", "scheduled"})
 ENDED = frozenset({"completed", "dead", "cancelled"})
-_EVERY = WAITING | ENDED | {"leased", "ending"}
+_PASSING = frozenset({"ending", "retaken"})
+"""Not states: the same transition goes on, and the next event says that the job is dead, or leased again."""
+_EVERY = WAITING | ENDED | _PASSING | {"leased"}
 
 
 class Line(NamedTuple):
@@ -101,6 +103,8 @@ class Run:
     end: str | None = None
     """completed, failed, released, reaped or cancelled."""
     end_detail: str = ""
+    ended_at: int = 0
+    """In wall clock µs."""
 
 
 @dataclass(slots=True)
@@ -127,7 +131,7 @@ class Life:
 
 _FROM: dict[str, frozenset[str]] = {
     "promoted": frozenset({"retryable", "scheduled"}),
-    "leased": frozenset({"pending"}),
+    "leased": frozenset({"pending", "retaken"}),
     "extended": frozenset({"leased"}),
     "checkpoint": frozenset({"leased"}),
     "note": frozenset({"leased"}),
@@ -147,8 +151,7 @@ _TO: dict[str, frozenset[str]] = {
     "checkpoint": frozenset({"leased"}),
     "note": frozenset({"leased"}),
     "completed": frozenset({"completed"}),
-    # "ending": the same transition goes on, and the next event says that the job is dead.
-    "failed": frozenset({"retryable", "ending"}),
+    "failed": frozenset({"retryable", *_PASSING}),
     "released": frozenset({"pending", "scheduled", "ending"}),
     "reaped": frozenset({"retryable", "ending"}),
     "dead": frozenset({"dead"}),
@@ -163,18 +166,26 @@ def live_through(job: FoundJob) -> Life:
     """Walk along a job's log."""
     life = Life()
     for index, line in enumerate(job.events):
+        before = job.events[index - 1] if index else line
+        if "retaken" in life.states and not _is_retake(life, before, line):
+            life.states -= {"retaken"}
         after = _after(life.states, line, job, is_first=index == 0)
         if after is None:
             life.wrong.append(f"{line.transition} while it was {' or '.join(sorted(life.states)) or 'nothing yet'}")
             after = _TO.get(line.transition, WAITING)
         _count(life, line)
         life.states = after
-    life.states -= {"ending"}
+    life.states -= _PASSING
     if life.runs and life.runs[0].worker is None and life.runs[0].end is None:
         del life.runs[0]  # nothing says that the job was leased where its log was cut
     for back, run in enumerate(reversed(life.runs)):
         run.generation = job.generation - back
     return life
+
+
+def _is_retake(life: Life, before: Line, line: Line) -> bool:
+    """Tell whether a lease came with the failure before it: at the same time, to the same worker."""
+    return line.at == before.at and (not life.runs or life.runs[-1].worker in {None, line.detail})
 
 
 def _after(states: frozenset[str], line: Line, job: FoundJob, *, is_first: bool) -> frozenset[str] | None:
@@ -189,7 +200,7 @@ def _after(states: frozenset[str], line: Line, job: FoundJob, *, is_first: bool)
     if not states & _FROM[line.transition]:
         return None
     if job.key is not None and line.transition in {"failed", "reaped"}:  # a trigger folds into it, with its own gate
-        return frozenset({"pending", "scheduled", "retryable", "ending"})
+        return frozenset({"pending", "scheduled"}) | _TO[line.transition]
     return _TO[line.transition]
 
 
@@ -215,7 +226,7 @@ def _count(life: Life, line: Line) -> None:
     if line.transition in _ENDS and life.runs and life.runs[-1].end is None and "leased" in life.states:
         run = life.runs[-1]
         if run.worker is not None or line.transition != "cancelled":  # who knows what a cut log's job was doing
-            run.end, run.end_detail = line.transition, line.detail
+            run.end, run.end_detail, run.ended_at = line.transition, line.detail, line.at
 
 
 def _plus(count: int | None, more: int) -> int | None:

@@ -8,7 +8,7 @@ whether any of it may be (`checker`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -51,6 +51,28 @@ class Word(NamedTuple):
     deadline_us: int | None
 
 
+class Handled(NamedTuple):
+    """A handler's run, from its first line to its last."""
+
+    generation: int
+    session: Session
+    began_at: int
+    ended_at: int | None
+    """`None` when its process did not live to see it."""
+    came: tuple[str, ...]
+    """What it came to: how the queue may say that the run ended; `itself` when it said so by its own word."""
+    result: str | None
+    """The digest of what it returned."""
+
+
+class Noted(NamedTuple):
+    """Something noted of a lease: a side effect, or what a worker told its user."""
+
+    what: str
+    generation: int
+    at: int
+
+
 class _Asked(NamedTuple):
     """A job that was to be enqueued."""
 
@@ -73,6 +95,10 @@ class JobHistory:
     payloads: list[str] = field(default_factory=list)
     leases: list[Taken] = field(default_factory=list)
     words: list[Word] = field(default_factory=list)
+    handled: list[Handled] = field(default_factory=list)
+    effects: list[Noted] = field(default_factory=list)
+    events: list[Noted] = field(default_factory=list)
+    """What its workers told their users."""
     anew: int = 0
     """How often an operator may have started a new run of it."""
 
@@ -87,6 +113,8 @@ class Whole:
     """New jobs that no key keeps from being made."""
     ends: list[tuple[str, int, str]] = field(default_factory=list)
     """Job, generation and how its run would have ended."""
+    is_loose: bool = False
+    """Whether an end may have been refused by itself, as in an exchange."""
 
 
 @dataclass(slots=True)
@@ -101,8 +129,18 @@ class Histories:
     wholes: list[Whole] = field(default_factory=list)
     unknown_leases: Counter[str] = field(default_factory=Counter)
     """How many jobs each worker may have leased without hearing of it."""
+    of_one_scope: set[str] = field(default_factory=set)
+    """The workers that leased from one scope; nobody leases both so and from all of them under one name."""
     last_line_at: dict[Session, int] = field(default_factory=dict)
     closed: set[Session] = field(default_factory=set)
+    exchanges: dict[str, list[int]] = field(default_factory=dict)
+    """How long the exchanges of each family took, ns."""
+    has_handlers: bool = False
+    """Whether the jobs were worked on by handlers, which tell of it."""
+    worked: dict[str, int] = field(default_factory=dict)
+    """The families whose worker has ended in order, and when that was, in wall clock µs."""
+    found_busy: set[str] = field(default_factory=set)
+    """The families of which somebody has found the file busy."""
     calls: Counter[str] = field(default_factory=Counter)
     """By verb and outcome, as `complete done`."""
     unknown_jobs: int = 0
@@ -113,6 +151,11 @@ class Histories:
         if found is None:
             found = self.jobs[job_id] = JobHistory()
         return found
+
+
+def family(session: Session) -> str:
+    """Return whose it is: the worker itself, for its processes too, whose journals have its name before a dot."""
+    return session[0].partition(".")[0]
 
 
 _ENDS = {"complete": "completed", "fail": "failed", "release": "released"}
@@ -130,19 +173,33 @@ def gather(paths: Iterable[Path]) -> Histories:
 
 
 def _add(histories: Histories, call: Call) -> None:
-    if call.outcome is Outcome.UNKNOWN and (call.verb == "transaction" or "jobs" in call.asked):
-        whole = Whole(f"{call.verb} {call.number} of {call.writer}")
-        for part in call.parts or (call,):
-            _add_to_whole(whole, part)
-        if len(whole.jobs) + len(whole.ends) > 1:
-            histories.wholes.append(whole)
+    if call.verb == "exchange":  # what it settles may be refused one by one, a completion with its followers
+        for part in call.parts:
+            if "jobs" in part.asked:
+                _add_whole(histories, part, (part,))
+        _add_whole(histories, call, [part for part in call.parts if not part.asked.get("jobs")])
+    elif call.verb == "transaction" or "jobs" in call.asked:
+        _add_whole(histories, call, call.parts or (call,))
     for part in (call, *call.parts):
         _add_one(histories, part)
+
+
+def _add_whole(histories: Histories, call: Call, parts: Sequence[Call]) -> None:
+    """Add a commit, when nobody knows its outcome."""
+    if call.outcome is not Outcome.UNKNOWN:
+        return
+    whole = Whole(f"{call.verb} {call.number} of {call.writer}", is_loose=call.verb == "exchange")
+    for part in parts:
+        _add_to_whole(whole, part)
+    if len(whole.jobs) + len(whole.ends) > 1:
+        histories.wholes.append(whole)
 
 
 def _add_one(histories: Histories, call: Call) -> None:
     histories.calls[f"{call.verb} {_how(call)}"] += 1
     session = (call.writer, call.session)
+    if call.error == "QueueBusy":
+        histories.found_busy.add(family(session))
     match call.verb:
         case "lease":
             _add_leases(histories, call, session)
@@ -157,7 +214,7 @@ def _add_one(histories: Histories, call: Call) -> None:
             if "jobs" in call.asked:
                 _add_jobs(histories, call)
         case _:
-            pass
+            _add_of_handlers(histories, call, session)
 
 
 def _how(call: Call) -> str:
@@ -168,6 +225,8 @@ def _how(call: Call) -> str:
 
 def _add_leases(histories: Histories, call: Call, session: Session) -> None:
     worker = cast("str", call.asked["worker"])
+    if call.asked.get("is_any") is False and call.asked["limit"]:
+        histories.of_one_scope.add(worker)
     if call.outcome is Outcome.UNKNOWN:
         histories.unknown_leases[worker] += cast("int", call.asked["limit"])
     if call.outcome is not Outcome.DONE or call.heard_at is None:
@@ -202,6 +261,36 @@ def _add_words(histories: Histories, call: Call, session: Session) -> None:
                 deadlines[index] if deadlines else None,
             )
         )
+
+
+def _add_of_handlers(histories: Histories, call: Call, session: Session) -> None:
+    match call.verb:
+        case "handle":
+            _add_handled(histories, call, session)
+        case "effect" | "event":
+            _add_noted(histories, call)
+        case "exchange" if call.heard_at is not None:
+            histories.exchanges.setdefault(family(session), []).append(call.heard_at - call.asked_at)
+        case "worked":
+            histories.worked[family(session)] = cast("int", call.asked["wall_us"])
+        case _:
+            pass
+
+
+def _add_handled(histories: Histories, call: Call, session: Session) -> None:
+    histories.has_handlers = True
+    ((job_id, generation),) = cast("list[tuple[str, int]]", call.asked["leases"])
+    came = tuple(cast("list[str]", call.heard.get("came", ())))
+    result = cast("str | None", call.heard.get("result"))
+    handled = Handled(generation, session, call.asked_at, call.heard_at, came, result)
+    histories.of(job_id).handled.append(handled)
+
+
+def _add_noted(histories: Histories, call: Call) -> None:
+    ((job_id, generation),) = cast("list[tuple[str, int]]", call.asked["leases"])
+    history = histories.of(job_id)
+    noted = history.effects if call.verb == "effect" else history.events
+    noted.append(Noted(cast("str", call.asked["what"]), generation, call.asked_at))
 
 
 def _add_jobs(histories: Histories, call: Call) -> None:

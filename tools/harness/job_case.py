@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from harness import found as finding
 from harness.found import FoundJob, Run, live_through
-from harness.history import Histories, JobHistory, Session, Taken, Word
+from harness.history import Histories, JobHistory, Session, Taken, Word, family
 from harness.journal import Outcome
 from harness.promises import Breach, Rule
 
@@ -31,10 +31,10 @@ class JobCase:
         """Leases that nobody was told of; `None` when the log no longer says whose."""
         self.unknown: Counter[str] = Counter()
         """How words of unknown outcome ended."""
-        self._histories = histories
+        self.histories = histories
         self._breaches = breaches
         self._taken = sorted(history.leases)
-        self._words = sorted(history.words, key=lambda word: word.asked_at)
+        self.words = sorted(history.words, key=lambda word: word.asked_at)
 
     def judge(self) -> None:
         """Hold the job against every rule."""
@@ -113,24 +113,31 @@ class JobCase:
             if deadline_us is not None and following.heard_at // 1000 < deadline_us:
                 early_us = deadline_us - following.heard_at // 1000
                 self.breach(Rule.EARLY, f"lease {one.generation} was reaped {early_us} µs too early, at least")
-        elif one.session not in self._histories.closed:
-            lived_until = self._histories.last_line_at.get(one.session, 0)
+        elif one.session not in self.histories.closed:
+            lived_until = self.histories.last_line_at.get(one.session, 0)
             if lived_until > following.heard_at:
                 self.breach(Rule.EARLY, f"lease {one.generation} ended as “{run.end_detail}”, but its holder lives")
 
     def _deadline_us(self, one: Taken) -> int | None:
-        """Return when a lease was to lapse, as its holder knew it; `None` when it did not know."""
-        deadline_us: int | None = one.deadline_us
-        for word in self._words:
-            is_about = word.generation == one.generation and word.verb in _PROLONGS
-            if is_about and word.outcome is not Outcome.NOTHING:
-                deadline_us = word.deadline_us if word.outcome is Outcome.DONE else None
-        return deadline_us
+        """Return when a lease was to lapse, as its holder knew it; `None` when it did not know.
+
+        Of words that were said at the same time nobody knows which was the last.
+        """
+        said = [
+            word
+            for word in self.words
+            if word.generation == one.generation and word.verb in _PROLONGS and word.outcome is not Outcome.NOTHING
+        ]
+        if not said:
+            return one.deadline_us
+        last = [word for word in said if word.heard_at is None or word.heard_at >= said[-1].asked_at]
+        known = [word.deadline_us for word in last if word.outcome is Outcome.DONE and word.deadline_us is not None]
+        return min(known) if len(known) == len(last) else None
 
     def _what_was_said(self) -> None:
         ended: dict[int, Word] = {}
         refused: dict[int, Word] = {}
-        for word in self._words:
+        for word in self.words:
             match word.outcome:
                 case Outcome.NOTHING:
                     refused.setdefault(word.generation, word)
@@ -154,9 +161,9 @@ class JobCase:
         later = [one for one in self._taken if one.generation > word.generation and one.heard_at < word.asked_at]
         if later:
             self.breach(Rule.STALE, f"{said} after lease {later[0].generation} had been given out")
-        if not any(one.generation == word.generation and one.session == word.session for one in self._taken):
+        if not any(one.generation == word.generation and _may_speak(word, one) for one in self._taken):
             self.breach(Rule.STALE, f"{said}, but {word.session} had never leased it")
-        if ended is not None:
+        if ended is not None and (word.verb in _END_OF or (ended.heard_at or 0) < word.asked_at):
             self.breach(Rule.ONE_COMPLETION, f"{said} after its {ended.verb} had been")
         if refused is not None and (refused.heard_at or 0) < word.asked_at:
             self.breach(Rule.TRUTH, f"{said} after another word of it had been refused")
@@ -166,7 +173,7 @@ class JobCase:
 
     def _who_ended_runs(self) -> None:
         """Find who ended each run; a reap and a cancel are nobody's word."""
-        said = _ends(word for word in self._words if word.outcome is not Outcome.NOTHING)
+        said = _ends(word for word in self.words if word.outcome is not Outcome.NOTHING)
         holders = {one.generation: one.session for one in self._taken}
         for run in self.life.runs:
             if run.end not in _END_OF.values() or (run.generation, run.end) in said:
@@ -177,11 +184,11 @@ class JobCase:
 
     def _may_have_closed(self, session: Session | None) -> bool:
         """Tell whether a handle may have given the lease back as it closed; an unheard lease is anybody's."""
-        return bool(self._histories.closed) if session is None else session in self._histories.closed
+        return bool(self.histories.closed) if session is None else session in self.histories.closed
 
     def _completions(self) -> None:
         job = self.job
-        ends = [word for word in self._words if word.verb == "complete" and word.outcome is not Outcome.NOTHING]
+        ends = [word for word in self.words if word.verb == "complete" and word.outcome is not Outcome.NOTHING]
         known = [word for word in ends if word.outcome is Outcome.DONE]
         if len(known) > 1 + self.history.anew:
             self.breach(Rule.ONE_COMPLETION, f"it was completed {len(known)} times")
@@ -199,6 +206,11 @@ class JobCase:
 
     def _shown(self) -> str:
         return " ".join(line.transition for line in self.job.events[-_SHOWN:])
+
+
+def _may_speak(word: Word, taken: Taken) -> bool:
+    """Tell whether a word is its holder's: of the same handle, or of the worker whose process the holder is."""
+    return word.session == taken.session or word.session[0] == family(taken.session)
 
 
 def _ends(words: Iterable[Word]) -> set[tuple[int, str]]:

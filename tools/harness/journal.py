@@ -13,7 +13,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
@@ -36,7 +36,8 @@ class Outcome(Enum):
 class Journal:
     """The journal that this process writes; serves many threads. Its path must not exist."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now_ns = now_ns
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         self._pid = os.getpid()
         self._lock = threading.Lock()
@@ -56,6 +57,10 @@ class Journal:
         line = {"s": session, "call": verb, "asked": asked}
         return self._write(line if inside is None else {**line, "in": inside})
 
+    def note(self, session: int, what: str, told: dict[str, object]) -> None:
+        """Note something that has happened, and is no call."""
+        self._write({"s": session, "note": what, "told": told})
+
     def got(self, number: int, heard: dict[str, object]) -> None:
         """Note what a call has returned."""
         self._write({"of": number, "heard": heard})
@@ -72,7 +77,7 @@ class Journal:
         with self._lock:
             self._lines += 1
             number = self._lines
-            stamped = {"n": number, "pid": self._pid, "t": time.monotonic_ns(), **line}
+            stamped = {"n": number, "pid": self._pid, "t": self._now_ns(), **line}
             left = memoryview(json.dumps(stamped, separators=(",", ":")).encode() + b"\n")
             while left:
                 left = left[os.write(self._descriptor, left) :]
@@ -81,7 +86,7 @@ class Journal:
 
 @dataclass(slots=True)
 class Call:
-    """One call as its journal tells of it; times are monotonic ns of the host."""
+    """One call, or what was noted, as its journal tells of it; times are monotonic ns of the host."""
 
     writer: str
     """The journal's name: process ids come again, these do not."""
@@ -91,14 +96,14 @@ class Call:
     asked_at: int
     asked: dict[str, object]
     inside: int | None = None
-    """The number of the transaction that it is a part of."""
+    """The number of the transaction, or of the exchange, that it is a part of."""
     heard_at: int | None = None
     """When its answer was known; for a part of a transaction, when that one's was."""
     heard: dict[str, object] = field(default_factory=dict)
     outcome: Outcome = Outcome.UNKNOWN
     error: str | None = None
     parts: list[Call] = field(default_factory=list)
-    """What a transaction consists of."""
+    """What a transaction or an exchange consists of."""
 
 
 @dataclass(slots=True)
@@ -125,11 +130,16 @@ def read(path: Path, told: Told) -> Iterator[Call]:
             told.last_line_at[call.session] = at
             _hear(call, line, at)
             if call.inside is None:
-                del open_calls[call.number]
+                for done in (call, *call.parts):
+                    del open_calls[done.number]
                 yield call
             continue
         session = cast("int", line["s"])
         told.last_line_at[session] = at
+        if "note" in line:
+            verb, asked = cast("str", line["note"]), cast("dict[str, object]", line["told"])
+            number = cast("int", line["n"])
+            yield Call(path.stem, session, number, verb, at, asked, heard_at=at, outcome=Outcome.DONE)
         if "call" in line:
             call = Call(
                 path.stem,

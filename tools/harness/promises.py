@@ -23,6 +23,16 @@ class Rule(StrEnum):
     EARLY = "no lease is taken away before its time, unless its holder has died (§8)"
     ORDER = "ready jobs of one priority are first leased in the order of enqueueing (G4)"
     DRAINED = "every job has ended (G5)"
+    OVERLAP = "no handler works on a job while another one does, but after its lease has lapsed or was ended (G1)"
+    HANDLED = "a job is completed by a worker after its handler has done it, not before (G3)"
+    ANSWERED = "what a handler came to is what the queue is told (V6, V7, V8)"
+    TOLD = "what a worker tells its user has been committed (G11)"
+    LEFT = "nothing is left leased, and no attempt is lost, when a worker ends in order (V8)"
+    LIMIT = "no more jobs are leased at a time than a limit allows (§5)"
+    RATE = "no more leases begin in any stretch of time than a rate allows (§5)"
+    PAUSED = "nothing is leased while it is paused (V15)"
+    FIRED = "each boundary of a schedule has one job"
+    FAIR = "a scope with ready work is served within the others' weights (V12, G10)"
 
 
 class Breach(NamedTuple):

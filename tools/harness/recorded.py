@@ -14,8 +14,12 @@ from uuid import UUID
 
 from harness.journal import Journal, digest
 from litequeue import (
+    ANY,
     SYSTEM,
+    Completed,
     Enqueued,
+    Exchange,
+    Failed,
     Lease,
     LeaseConflict,
     LiteQueueError,
@@ -23,12 +27,17 @@ from litequeue import (
     NewJob,
     OutcomeUnknown,
     Queue,
+    Released,
+    Settlement,
     StorageLost,
     Transaction,
 )
+from litequeue.lease import Duration
 from litequeue.maintenance import MaintenanceReport
+from litequeue.sqlite.verbs import ManyScopes
 
 _SHOWN_CHARS = 200
+_VERBS: dict[type[Settlement], str] = {Completed: "complete", Failed: "fail", Released: "release"}
 
 
 class Telling(NamedTuple):
@@ -60,28 +69,38 @@ class RecordedVerbs:
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
         """Enqueue jobs in one commit."""
         given = tuple(jobs)
-        with self._telling("enqueue", {"jobs": self._told(given)}) as telling:
+        with self.telling("enqueue", {"jobs": self.told(given)}) as telling:
             made = self._verbs.enqueue_many(given)
             telling.heard["jobs"] = [[str(one.job_id), one.created] for one in made]
         return made
 
     def lease_next(
-        self, kinds: Sequence[str] | None = None, *, worker_id: str | None = None, ttl: float | None = None
+        self,
+        kinds: Sequence[str] | None = None,
+        *,
+        scope: ManyScopes = None,
+        worker_id: str | None = None,
+        ttl: float | None = None,
     ) -> Lease | None:
         """Lease the next ready job."""
-        leases = self.lease_many(1, kinds, worker_id=worker_id, ttl=ttl)
+        leases = self.lease_many(1, kinds, scope=scope, worker_id=worker_id, ttl=ttl)
         return leases[0] if leases else None
 
     def lease_many(
-        self, limit: int, kinds: Sequence[str] | None = None, *, worker_id: str | None = None, ttl: float | None = None
+        self,
+        limit: int,
+        kinds: Sequence[str] | None = None,
+        *,
+        scope: ManyScopes = None,
+        worker_id: str | None = None,
+        ttl: float | None = None,
     ) -> list[Lease]:
         """Lease up to so many ready jobs."""
-        asked: dict[str, object] = {"limit": limit, "worker": self.worker_id if worker_id is None else worker_id}
-        with self._telling("lease", asked) as telling:
-            leases = self._verbs.lease_many(limit, kinds, worker_id=worker_id, ttl=ttl)
-            telling.heard["leases"] = [
-                [str(lease.job_id), lease.lease_generation, lease.attempts, lease.deadline_us] for lease in leases
-            ]
+        worker = self.worker_id if worker_id is None else worker_id
+        asked: dict[str, object] = {"limit": limit, "worker": worker, "is_any": scope is ANY}
+        with self.telling("lease", asked) as telling:
+            leases = self._verbs.lease_many(limit, kinds, scope=scope, worker_id=worker_id, ttl=ttl)
+            telling.heard["leases"] = [_taken(lease) for lease in leases]
         return leases
 
     def extend(self, lease: Lease, ttl: float | None = None) -> None:
@@ -92,12 +111,16 @@ class RecordedVerbs:
         """Prolong leases; return the conflicts."""
         with self._word("extend", leases) as heard:
             conflicts = self._verbs.extend_many(leases, ttl)
-            heard["conflicts"] = _pairs(conflicts)
+            heard["conflicts"] = pairs(conflicts)
             heard["deadlines"] = self._deadlines(leases)
         return conflicts
 
     def checkpoint(
-        self, lease: Lease, continuation: bytes, progress: float | None = None, note: str | None = None
+        self,
+        lease: Lease,
+        continuation: bytes | None = None,
+        progress: float | None = None,
+        note: str | None = None,
     ) -> None:
         """Store how far the work has come."""
         with self._word("checkpoint", (lease,)) as heard:
@@ -112,7 +135,7 @@ class RecordedVerbs:
     def complete(self, lease: Lease, result: object = None, then: Iterable[NewJob] = ()) -> None:
         """Finish a job, and enqueue others in the same commit."""
         followers = tuple(then)
-        with self._word("complete", (lease,), results=[digest(result)], jobs=self._told(followers)):
+        with self._word("complete", (lease,), results=[digest(result)], jobs=self.told(followers)):
             self._verbs.complete(lease, result, followers)
 
     def complete_many(self, leases: Sequence[Lease], results: Sequence[object] | None = None) -> list[LeaseConflict]:
@@ -120,7 +143,7 @@ class RecordedVerbs:
         values = [None] * len(leases) if results is None else results
         with self._word("complete", leases, results=[digest(value) for value in values]) as heard:
             conflicts = self._verbs.complete_many(leases, results)
-            heard["conflicts"] = _pairs(conflicts)
+            heard["conflicts"] = pairs(conflicts)
         return conflicts
 
     def fail(self, lease: Lease, error: str, *, retryable: bool = True, delay: float | None = None) -> None:
@@ -135,44 +158,43 @@ class RecordedVerbs:
 
     def cancel(self, job_id: UUID) -> None:
         """Stop a job."""
-        with self._telling("cancel", {"job": str(job_id)}):
+        with self.telling("cancel", {"job": str(job_id)}):
             self._verbs.cancel(job_id)
 
     def retry(self, job_id: UUID) -> None:
         """Run a job again."""
-        with self._telling("retry", {"job": str(job_id)}):
+        with self.telling("retry", {"job": str(job_id)}):
             self._verbs.retry(job_id)
 
     @contextmanager
-    def _telling(self, verb: str, asked: dict[str, object]) -> Iterator[Telling]:
+    def telling(self, verb: str, asked: dict[str, object]) -> Iterator[Telling]:
         """Write the line before, let the caller call, write the line after with what the caller puts into it."""
         number = self.journal.call(self._session, verb, asked, self._inside)
         telling = Telling(number, {})
         try:
             yield telling
         except BaseException as exc:
-            conflicts = _pairs([exc]) if isinstance(exc, LeaseConflict) else []
-            self.journal.raised(
-                number,
-                type(exc).__name__,
-                str(exc)[:_SHOWN_CHARS],
-                {"conflicts": conflicts},
-                is_unknown=is_unknown(exc),
-            )
+            self._raised(number, exc)
             raise
         self.journal.got(number, telling.heard)
+
+    def _raised(self, number: int, exc: BaseException) -> None:
+        conflicts = pairs([exc]) if isinstance(exc, LeaseConflict) else []
+        told: dict[str, object] = {"conflicts": conflicts}
+        self.journal.raised(number, type(exc).__name__, str(exc)[:_SHOWN_CHARS], told, is_unknown=is_unknown(exc))
 
     @contextmanager
     def _word(self, verb: str, leases: Sequence[Lease], **more: object) -> Iterator[dict[str, object]]:
         """Tell of a verb of a holder."""
-        with self._telling(verb, {"leases": _pairs(leases), **more}) as telling:
+        with self.telling(verb, {"leases": pairs(leases), **more}) as telling:
             yield telling.heard
 
     def _deadlines(self, leases: Sequence[Lease]) -> list[int]:
         """Return the deadlines that the leases have heard of; inside a transaction they hear only of its commit."""
         return [lease.deadline_us for lease in leases] if self._inside is None else []
 
-    def _told(self, jobs: Sequence[NewJob]) -> list[list[str | None]]:
+    def told(self, jobs: Sequence[NewJob]) -> list[list[str | None]]:
+        """Return new jobs as the journal has them."""
         return [
             [
                 None if job.job_id is None else str(job.job_id),
@@ -189,34 +211,79 @@ class RecordedVerbs:
 class Recorded(RecordedVerbs):
     """A queue handle and the journal of its process."""
 
-    def __init__(self, queue: Queue, journal: Journal) -> None:
-        super().__init__(queue, journal, journal.open_session(queue.worker_id), None)
+    def __init__(self, queue: Queue, journal: Journal, session: int | None = None) -> None:
+        super().__init__(queue, journal, journal.open_session(queue.worker_id) if session is None else session, None)
         self.queue = queue
 
     @contextmanager
     def transaction(self) -> Iterator[RecordedTransaction]:
         """Open a transaction; its verbs share its outcome."""
-        with self._telling("transaction", {}) as telling, self.queue.transaction() as tx:
+        with self.telling("transaction", {}) as telling, self.queue.transaction() as tx:
             yield RecordedTransaction(tx, self.journal, self._session, telling.number)
 
     @contextmanager
     def lease_transaction(self, lease: Lease) -> Iterator[RecordedTransaction]:
         """Open a transaction that completes a job at its end, unless its body has ended the lease itself."""
-        with self._telling("transaction", {}) as telling, self.queue.lease_transaction(lease) as tx:
+        with self.telling("transaction", {}) as telling, self.queue.lease_transaction(lease) as tx:
             recorded = RecordedTransaction(tx, self.journal, self._session, telling.number)
             yield recorded
             if not tx.has_settled(lease):
                 with recorded._word("complete", (lease,), results=[digest(None)]):  # noqa: SLF001 - as the package does
                     pass
 
+    def exchange(
+        self,
+        settlements: Sequence[Settlement],
+        limit: int = 0,
+        kinds: Sequence[str] | None = None,
+        *,
+        scope: ManyScopes = None,
+        worker_id: str | None = None,
+        ttl: Duration | None = None,
+    ) -> Exchange:
+        """Settle leases and take new ones in one commit; each is told as a part of it."""
+        worker = self.worker_id if worker_id is None else worker_id
+        with self.telling("exchange", {}) as telling:
+            words = [(one, self._begin_word(one, telling.number)) for one in settlements]
+            short = [one.lease for one in settlements if isinstance(one, Failed) and one.retake_within]
+            again = {lease.job_id: self._begin_lease(lease.worker_id, 1, telling.number) for lease in short}
+            new = self._begin_lease(worker, limit, telling.number, is_any=scope is ANY)
+            exchange = self.queue.exchange(settlements, limit, kinds, scope=scope, worker_id=worker_id, ttl=ttl)
+            self._end_words(words, exchange)
+            retaken = {lease.job_id: lease for lease, _ in exchange.retaken}
+            for job_id, number in again.items():
+                self.journal.got(number, {"leases": [_taken(retaken[job_id])] if job_id in retaken else []})
+            self.journal.got(new, {"leases": [_taken(lease) for lease in exchange.leases]})
+        return exchange
+
+    def _begin_lease(self, worker: str, limit: int, inside: int, *, is_any: bool | None = None) -> int:
+        asked: dict[str, object] = {"worker": worker, "limit": limit, "is_any": is_any}
+        return self.journal.call(self._session, "lease", asked, inside)
+
+    def _begin_word(self, settlement: Settlement, inside: int) -> int:
+        asked: dict[str, object] = {"leases": pairs((settlement.lease,))}
+        if isinstance(settlement, Completed):
+            asked |= {"results": [digest(settlement.result)], "jobs": self.told(tuple(settlement.then))}
+        verb = next(verb for sort, verb in _VERBS.items() if isinstance(settlement, sort))
+        return self.journal.call(self._session, verb, asked, inside)
+
+    def _end_words(self, words: Sequence[tuple[Settlement, int]], exchange: Exchange) -> None:
+        refused = {id(settlement): reason for settlement, reason in exchange.refused}
+        for settlement, number in words:
+            reason = refused.get(id(settlement))
+            if reason is None:
+                self.journal.got(number, {})
+            else:
+                self._raised(number, reason)
+
     def maintain(self) -> MaintenanceReport:
         """Do one pass of maintenance."""
-        with self._telling("maintain", {}):
+        with self.telling("maintain", {}):
             return Maintenance(self.queue).run_once()
 
     def close(self) -> None:
         """Close the handle, which releases what it holds."""
-        with self._telling("close", {}):
+        with self.telling("close", {}):
             self.queue.close()
 
 
@@ -236,7 +303,12 @@ def is_unknown(exc: BaseException) -> bool:
     return isinstance(exc, OutcomeUnknown) or not isinstance(exc, (LiteQueueError, Exception))
 
 
-def _pairs(named: Sequence[Lease | LeaseConflict]) -> list[tuple[str, int]]:
+def _taken(lease: Lease) -> list[object]:
+    return [str(lease.job_id), lease.lease_generation, lease.attempts, lease.deadline_us]
+
+
+def pairs(named: Sequence[Lease | LeaseConflict]) -> list[tuple[str, int]]:
+    """Return leases as the journal names them: the job and the generation."""
     return [(str(one.job_id), one.lease_generation) for one in named]
 
 

@@ -12,6 +12,7 @@ from uuid import UUID, uuid4
 
 from harness.journal import Journal
 from harness.recorded import Recorded
+from killing import unrestrained
 from litequeue import Enqueued, Lease, LeaseConflict, NewJob, Queue, StorageCorrupt
 from litequeue.model import JobState
 from litequeue.sqlite import leasing, settling
@@ -38,6 +39,8 @@ def apply(control: str | None) -> None:
     elif control == DOUBLE:
         object.__setattr__(SQL, "lease", _LEASE_BLINDLY)
         Queue._lease = _lease_in_two_steps  # type: ignore[method-assign] # noqa: SLF001 - that is the sabotage
+    else:
+        unrestrained.apply(control)
 
 
 def recorded(control: str | None, queue: Queue, journal: Journal) -> Recorded:
@@ -49,16 +52,16 @@ def _held_by_anyone(
     context: Context,
     leases: Sequence[Lease],
     statement: str = SQL.held,  # noqa: ARG001 - as what it replaces
-) -> tuple[list[tuple[Lease, Row]], list[LeaseConflict]]:
+) -> tuple[list[tuple[Lease, Row]], dict[int, LeaseConflict]]:
     """Find the rows of these jobs, without a look at worker and generation."""
     kept: list[tuple[Lease, Row]] = []
-    conflicts: list[LeaseConflict] = []
-    for lease in leases:
+    conflicts: dict[int, LeaseConflict] = {}
+    for place, lease in enumerate(leases):
         found = context.one(SQL.row_by_id, lease.job_id.bytes)
         if found is not None and Row(*found).state == JobState.LEASED:
             kept.append((lease, Row(*found)))
         else:
-            conflicts.append(LeaseConflict(lease.job_id, lease.lease_generation, "it is not leased"))
+            conflicts[place] = LeaseConflict(lease.job_id, lease.lease_generation, "it is not leased")
     return kept, conflicts
 
 
@@ -68,7 +71,7 @@ _LEASE_BLINDLY = SQL.lease.replace("state = 0", "state IN (0, 1)").replace(" AND
 
 def _lease_in_two_steps(self: Queue, wish: Wish) -> list[Lease]:
     """Read the heads in one transaction and take them in another."""
-    heads = self._look(lambda reader: leasing._heads(reader, wish))  # type: ignore[arg-type] # noqa: SLF001
+    heads = self._look(lambda reader: list(leasing._heads(reader, wish.scope or "", wish.kinds, wish.limit)))  # type: ignore[arg-type] # noqa: SLF001
     if heads:
         with suppress(StorageCorrupt):  # a row that has moved on
             return self._do(lambda context: leasing._take(context, wish, self, heads), durable=False)  # noqa: SLF001
@@ -85,7 +88,7 @@ class _Early(Recorded):
     def enqueue_many(self, jobs: Iterable[NewJob]) -> list[Enqueued]:
         """Acknowledge, and keep for later."""
         given = [NewJob(job.kind, job.payload, job_id=uuid4() if job.job_id is None else job.job_id) for job in jobs]
-        with self._telling("enqueue", {"jobs": self._told(given)}) as telling:
+        with self.telling("enqueue", {"jobs": self.told(given)}) as telling:
             telling.heard["jobs"] = [[str(job.job_id), True] for job in given]
         self._kept += given
         if len(self._kept) > _BATCH:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ OPENING = ("opening the file", "opening the log", "opening, after a statement")
 CLOSING = ("closing the file", "closing, after the file")
 POINTS = (*STATEMENTS, *LOG, *CHECKPOINT, *OPENING, *CLOSING)
 
+_END_S = 5.0
+"""Far longer than the end of a process takes."""
 _WRITES = ("INSERT", "UPDATE", "DELETE")
 
 
@@ -61,9 +64,24 @@ class Striker:
 
 def die(last_word: Path, where: str) -> None:
     """End this process by SIGKILL, and say where."""
-    descriptor = os.open(last_word, os.O_WRONLY | os.O_CREAT, 0o600)
-    os.write(descriptor, where.encode())
+    _say(last_word, where)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave(last_word: Path, where: str, status: int) -> None:
+    """End this process by `os._exit`, and say where."""
+    _say(last_word, where)
+    os._exit(status)
+
+
+def _say(last_word: Path, where: str) -> None:
+    """Say where; another thread of this process that has come to its end as well waits for that one's."""
+    try:
+        descriptor = os.open(last_word, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        time.sleep(_END_S)
+    else:
+        os.write(descriptor, where.encode())
 
 
 class _Watch:

@@ -7,7 +7,7 @@ Invariant: every payload is unlike every other, so a job whose id nobody was tol
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from uuid import UUID
 
@@ -15,23 +15,50 @@ from litequeue import NewJob
 
 POISON = "poison"
 POISON_ATTEMPTS = 3
+DOOMED = "doomed"
+"""Its maker cancels it, if it is not done before."""
+UNPACKABLE = "unpackable"
+"""Comes to a result that the queue does not store."""
 FAILING_ATTEMPTS = 2
 MANY_ATTEMPTS = 200
 """For work that is repeated only because its worker was killed: far more than that ever happens."""
 
-HOWS = (
-    "plain",
-    "steps",
-    "side",
-    "side and no result",
-    "then",
-    "transaction",
-    "flaky",
-    "hopeless",
-    "released",
-    "sleepy",
-)
-_WEIGHTS = (8, 4, 4, 2, 3, 4, 2, 1, 2, 1)
+CALLED = {
+    "plain": 8,
+    "steps": 4,
+    "side": 4,
+    "side and no result": 2,
+    "then": 3,
+    "transaction": 4,
+    "flaky": 2,
+    "hopeless": 1,
+    "released": 2,
+    "sleepy": 1,
+}
+"""The sorts for processes that call the verbs themselves, and how often each comes."""
+HANDLED = {
+    "plain": 8,
+    "steps": 4,
+    "side": 4,
+    "side and no result": 2,
+    "then": 3,
+    "flaky": 2,
+    "retried": 3,
+    "hopeless": 1,
+    UNPACKABLE: 1,
+    "snoozed": 2,
+    "released": 2,
+    "failed": 2,
+    "slow": 3,
+    "deaf": 1,
+    "overtime": 1,
+    "stubborn": 1,
+    "sleepy": 1,
+    DOOMED: 2,
+}
+"""The sorts for handlers of real workers, and how often each comes."""
+DEAD = frozenset({"hopeless", UNPACKABLE})
+"""Can never succeed."""
 SIDE = frozenset({"side", "side and no result", "transaction"})
 """Leave one row in the side table, in the commit that completes them."""
 _KEYS = 20
@@ -46,12 +73,19 @@ def happens(random: Random, share: float) -> bool:
     return random.random() < share
 
 
-def draw(random: Random, name: str, number: int) -> NewJob:
-    """Draw a job; the name of its maker and its number make it unlike every other."""
-    how = random.choices(HOWS, _WEIGHTS)[0]
+def kind(how: str) -> str:
+    """Return the kind of a sort of work."""
+    return POISON if how == POISON else f"work:{how.replace(' ', '-')}"
+
+
+def draw(random: Random, name: str, number: int, sorts: Mapping[str, int] = CALLED, poisoned: float = 0.01) -> NewJob:
+    """Draw a job, now and then poison; the name of its maker and its number make it unlike every other."""
+    if happens(random, poisoned):
+        return NewJob(POISON, payload(random, POISON, f"{name} {number}"))
+    how = random.choices(list(sorts), list(sorts.values()))[0]
     key = f"key {random.randrange(_KEYS)}" if how == "plain" and happens(random, 0.2) else None
     return NewJob(
-        f"work:{how.replace(' ', '-')}",
+        kind(how),
         payload(random, how, f"{name} {number}"),
         delay=random.choice((None, None, None, 0.05)),
         max_attempts=FAILING_ATTEMPTS if how == "hopeless" else None,

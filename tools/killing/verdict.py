@@ -9,20 +9,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import cast
 
 import litequeue
 from harness import found as finding
 from harness.checker import Findings, judge
+from harness.handling import Outside
 from harness.history import Histories, gather
 from harness.journal import SUFFIX, Outcome
-from killing import tasks
+from harness.restrictions import UNRESTRICTED
+from killing import operating, tasks
 from killing.worker import Orders
 from litequeue import ANY, Job, JobState
 from litequeue.sqlite import examining
 
 _LONGEST_S = 20.0
 """Without any progress: far beyond a lease, the waiting for a stopped process that has the lock, and a slow machine."""
+_BEGINNINGS = 4
+"""So many in a row may come to nothing, as they are killed before they have work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +40,15 @@ class Verdict:
     broken: list[str]
 
 
-def judge_file(orders: Orders) -> Verdict:
-    """Look at what the workers have left."""
+def judge_file(orders: Orders, slowest_start_s: float) -> Verdict:
+    """Look at what the workers have left, who took so long at most to begin."""
     folder = orders.folder
     histories = gather(folder.glob(f"*{SUFFIX}"))
     broken: list[str] = []
     with litequeue.open(orders.queue, create=False) as queue:
-        findings = judge(histories, finding.read(queue))
+        restrictions = operating.told(queue) if orders.is_restricted else UNRESTRICTED
+        jobs = finding.read(queue)
+        findings = judge(histories, jobs, outside=_outside(folder), restrictions=restrictions)
         broken += [str(breach) for breach in findings.breaches]
         with queue.transaction() as tx:
             broken += [f"integrity_check: {row[0]!s}" for row in tx.execute("PRAGMA integrity_check") if row != ("ok",)]
@@ -52,9 +59,18 @@ def judge_file(orders: Orders) -> Verdict:
         broken += [f"job {job_id} has {count} side rows and is not there" for job_id, count in side.items()]
     broken += examining.problems(str(orders.queue))
     longest_s = _longest_s(histories)
-    if longest_s > _LONGEST_S:
+    if longest_s > _LONGEST_S + _BEGINNINGS * slowest_start_s:
         broken.append(f"nothing went on for {longest_s:.1f} s (G5, G10)")
-    return Verdict(findings, longest_s, [f"{orders.durability}: {what}" for what in broken])
+    return Verdict(findings, longest_s, [f"{orders.title}: {what}" for what in broken])
+
+
+def _outside(folder: Path) -> Outside:
+    """Return what was done to them: they say themselves when they die at their point, or put themselves to sleep."""
+
+    def named(*suffixes: str) -> set[str]:
+        return {path.stem for suffix in suffixes for path in folder.glob(f"*.{suffix}")}
+
+    return Outside(named("died", "struck"), named("asleep", "stopped"), {tasks.kind(tasks.UNPACKABLE)})
 
 
 def _jobs(queue: litequeue.Queue) -> Iterator[Job]:
@@ -74,9 +90,11 @@ def _of_job(job: Job, side_rows: int) -> Iterator[str]:
         counts = (job.attempts, job.reaps)
         if job.state is not JobState.DEAD or counts != (tasks.POISON_ATTEMPTS,) * 2:
             yield f"{named} is {job.state} after {counts} attempts and reaps (G6)"
-    elif how == "hopeless":
+    elif how in tasks.DEAD:
         if job.state is not JobState.DEAD:
             yield f"{named} is {job.state} (G6)"
+    elif how == tasks.DOOMED and job.state is JobState.CANCELLED:
+        pass
     elif not is_done:
         yield f"{named} is {job.state} after {job.attempts} attempts: {job.last_error} (G5, G6)"
     if is_done and job.result != tasks.work(task):

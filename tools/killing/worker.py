@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,17 +21,18 @@ from typing import Literal, cast
 import litequeue
 from harness.journal import SUFFIX, Journal
 from harness.recorded import Recorded
-from killing import sabotage, strikes, tasks
+from killing import operating, sabotage, strikes, tasks
+from killing.operating import SCOPES, Operator
 from killing.strikes import Appointment, Striker
 from killing.tasks import Payload
-from litequeue import ANY, JobState, Lease, LeaseConflict, NewJob, QueueBusy
+from litequeue import ANY, Completed, Failed, JobState, Lease, LeaseConflict, NewJob, QueueBusy
 
 Durability = Literal["full", "enqueue", "normal"]
 
 LEASE_S = 0.6
 BUSY_S = 0.5
 WAIT_S = 0.01
-_OPEN_STATES = (JobState.PENDING, JobState.LEASED, JobState.RETRYABLE, JobState.SCHEDULED)
+OPEN_STATES = (JobState.PENDING, JobState.LEASED, JobState.RETRYABLE, JobState.SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,13 @@ class Orders:
     control: str | None = None
     is_last: bool = False
     """Makes nothing new, and ends when nothing is left to do."""
+    is_restricted: bool = False
+    """Whether limits, pauses, schedules and weights are on, and jobs are in several scopes (`operating`)."""
+
+    @property
+    def title(self) -> str:
+        """What the file is called in what is told of it."""
+        return self.durability
 
     @property
     def queue(self) -> Path:
@@ -67,22 +75,29 @@ class Orders:
 
 
 def prepare(orders: Orders) -> None:
-    """Make the queue and its settings, the table of the side rows, and the first jobs: sleepers and poison."""
+    """Make the queue; the first jobs are sleepers and poison."""
+    make(orders, ["sleepy"] * 6 + [tasks.POISON] * 2, LEASE_S)
+
+
+def make(orders: Orders, hows: Sequence[str], lease_s: float, **settings: float) -> None:
+    """Make the queue and its settings, the table of the side rows, and the first jobs, of these sorts."""
     random = Random(orders.seed)
-    first = [NewJob("work:sleepy", tasks.payload(random, "sleepy", f"first {number}")) for number in range(6)]
-    first += [NewJob(tasks.POISON, tasks.payload(random, tasks.POISON, f"first {number}")) for number in range(6, 8)]
+    first = [NewJob(tasks.kind(how), tasks.payload(random, how, f"first {number}")) for number, how in enumerate(hows)]
     with litequeue.open(orders.queue, durability=orders.durability) as queue:
         for name, value in {
-            "lease_ttl": LEASE_S,
+            "lease_ttl": lease_s,
             "backoff_base": 0.05,
             "backoff_cap": 0.2,
             "max_attempts": tasks.MANY_ATTEMPTS,
             "completed_retention": None,
+            **settings,
         }.items():
             queue.set(name, value)
         queue.set("max_attempts", tasks.POISON_ATTEMPTS, kind=tasks.POISON)
         with queue.transaction() as tx:
             tx.execute("CREATE TABLE side (job_id TEXT NOT NULL, lease_generation INTEGER NOT NULL)")
+        if orders.is_restricted:
+            operating.restrict(queue, random)
         recorded = Recorded(queue, Journal(orders.folder / f"{orders.name}{SUFFIX}"))
         recorded.enqueue_many(first)
 
@@ -112,9 +127,14 @@ class _Worker:
         self._journal = Journal(orders.folder / f"{orders.name}{SUFFIX}")
         self._is_stopping = False
         self._parent = os.getppid()
+        self._operator = Operator(self._random, is_last=orders.is_last) if orders.is_restricted else None
+        self._scope = ANY if orders.is_restricted else None
+        self._produces = 0.7 if orders.is_restricted else 0.25
         self._made = 0
+        self._next: list[Lease] = []
+        """Leases that came with the last completions."""
         point = orders.appointment.point if orders.appointment is not None else ""
-        self._maintains = 0.5 if point in strikes.CHECKPOINT else 0.03
+        self._maintains = 0.5 if point in strikes.CHECKPOINT else 0.1 if orders.is_restricted else 0.03
         self._reopens = 0.3 if point in strikes.OPENING + strikes.CLOSING else 0.02
         signal.signal(signal.SIGTERM, self._stop)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
@@ -126,14 +146,17 @@ class _Worker:
             with suppress(QueueBusy):
                 if tasks.happens(self._random, self._maintains):
                     queue.maintain()
+                if self._operator is not None:
+                    self._operator.act(queue.queue)
                 is_idle = not self._work_on(queue)
                 if is_idle and self._orders.is_last and self._nothing_is_left(queue):
                     break
-                if not self._orders.is_last and (is_idle or tasks.happens(self._random, 0.25)):
+                if self._may_produce(queue) and (is_idle or tasks.happens(self._random, self._produces)):
                     self._produce(queue)
                 elif is_idle:
                     time.sleep(WAIT_S)
                 if tasks.happens(self._random, self._reopens):
+                    self._next = []
                     queue.close()
                     queue = self._open()
         queue.close()
@@ -152,9 +175,13 @@ class _Worker:
 
     def _nothing_is_left(self, queue: Recorded) -> bool:
         counts = queue.queue.stats(ANY).counts
-        return not any(counts[state] for state in _OPEN_STATES)
+        return not any(counts[state] for state in OPEN_STATES)
 
     # --- making
+
+    def _may_produce(self, queue: Recorded) -> bool:
+        """Tell whether to make more jobs."""
+        return not self._orders.is_last and (self._operator is None or self._operator.may_make(queue.queue))
 
     def _produce(self, queue: Recorded) -> None:
         match self._random.randrange(5):
@@ -171,16 +198,17 @@ class _Worker:
         return [self._job() for _ in range(count)]
 
     def _job(self) -> NewJob:
+        return self._draw() if self._operator is None else self._operator.placed(self._draw)
+
+    def _draw(self) -> NewJob:
         self._made += 1
-        if tasks.happens(self._random, 0.01):
-            return NewJob(tasks.POISON, tasks.payload(self._random, tasks.POISON, f"{self._orders.name} {self._made}"))
         return tasks.draw(self._random, self._orders.name, self._made)
 
     # --- working
 
     def _work_on(self, queue: Recorded) -> bool:
         """Lease and work off some jobs; tell whether there were any."""
-        leases = queue.lease_many(self._random.choice((1, 1, 2, 4)))
+        leases, self._next = self._next or self._lease(queue), []
         plain: list[Lease] = []
         for lease in leases:
             task = self._task(lease)
@@ -189,9 +217,21 @@ class _Worker:
                 continue
             with suppress(LeaseConflict):
                 self._do(queue, lease, task)
-        if plain:
-            queue.complete_many(plain, [tasks.work(self._task(lease)) for lease in plain])
+        results = [tasks.work(self._task(lease)) for lease in plain]
+        if plain and tasks.happens(self._random, 0.5):
+            queue.complete_many(plain, results)
+        elif plain:
+            done = [Completed(lease, result) for lease, result in zip(plain, results, strict=True)]
+            self._next = queue.exchange(done, self._random.choice((0, 1, 2)), scope=self._scope).leases
         return bool(leases)
+
+    def _lease(self, queue: Recorded) -> list[Lease]:
+        """Lease some jobs; where they are in several scopes, now and then from one, under another name."""
+        limit = self._random.choice((1, 1, 2, 4))
+        if self._orders.is_restricted and tasks.happens(self._random, 0.1):
+            scope = self._random.choice(SCOPES)
+            return queue.lease_many(limit, scope=scope, worker_id=f"{queue.worker_id} in {scope}")
+        return queue.lease_many(limit, scope=self._scope)
 
     def _task(self, lease: Lease) -> Payload:
         task = cast("Payload", lease.payload)
@@ -212,7 +252,7 @@ class _Worker:
                     if result is not None:
                         tx.complete(lease, result)
             case "then":
-                queue.complete(lease, tasks.work(task), then=[tasks.follower(task)])
+                self._complete_and_follow(queue, lease, task)
             case "transaction":
                 result = tasks.work(task)
                 with queue.transaction() as tx:
@@ -220,7 +260,7 @@ class _Worker:
                     tx.tx.execute("INSERT INTO side VALUES (?, ?)", (str(lease.job_id), lease.lease_generation))
                     tx.complete(lease, result)
             case "flaky" if lease.attempts < 3:  # noqa: PLR2004 - a third attempt succeeds
-                queue.fail(lease, "not yet", delay=self._random.choice((None, 0.0)))
+                self._fail_for_now(queue, lease, task)
             case "hopeless":
                 queue.fail(lease, "never", retryable=tasks.happens(self._random, 0.5))
             case "released" if tasks.happens(self._random, 0.5):
@@ -229,6 +269,23 @@ class _Worker:
                 self._doze(queue, lease, task)
             case _:
                 queue.complete(lease, tasks.work(task))
+
+    def _complete_and_follow(self, queue: Recorded, lease: Lease, task: Payload) -> None:
+        result, then = tasks.work(task), [tasks.follower(task)]
+        if tasks.happens(self._random, 0.5):
+            queue.complete(lease, result, then)
+        else:
+            queue.exchange([Completed(lease, result, then)])
+
+    def _fail_for_now(self, queue: Recorded, lease: Lease, task: Payload) -> None:
+        """Fail; half of the time a short pause is waited out here, and the job is run again."""
+        if tasks.happens(self._random, 0.5):
+            queue.fail(lease, "not yet", delay=self._random.choice((None, 0.0)))
+            return
+        failed = Failed(lease, "not yet", delay=self._random.choice((None, 0.0, 0.1)), retake_within=0.1)
+        for again, pause_s in queue.exchange([failed]).retaken:
+            time.sleep(pause_s)
+            self._do(queue, again, task)
 
     def _checkpoint(self, queue: Recorded, lease: Lease, step: int) -> None:
         if lease.continuation is not None:

@@ -18,8 +18,10 @@ from uuid import UUID
 
 import litequeue
 from litequeue import (
+    Completed,
     DuplicateJob,
     Enqueued,
+    Failed,
     InvalidTransition,
     JobNotFound,
     JobState,
@@ -28,8 +30,10 @@ from litequeue import (
     Maintenance,
     NewJob,
     Queue,
+    Released,
+    Settlement,
 )
-from litequeue import queue as queue_module
+from litequeue import upkeep as upkeep_module
 from litequeue.model import ANY, OnConflict
 from litequeue.sqlite import log as log_module
 from litequeue.sqlite.store import Durability
@@ -86,7 +90,7 @@ def record(recording: Recording) -> None:
     random.seed(recording.seed)
     vars(os)["urandom"] = random.Random(recording.seed + 1).randbytes  # ids of jobs that the queue makes itself
     vars(log_module)["CHECKPOINT_PAGES"] = draw.choice(CHECKPOINT_PAGES)
-    vars(queue_module)["WAL_TRUNCATE_BYTES"] = draw.choice(WAL_TRUNCATE_BYTES)
+    vars(upkeep_module)["WAL_TRUNCATE_BYTES"] = draw.choice(WAL_TRUNCATE_BYTES)
     recorder = Recorder(str(recording.database.resolve()), recording.sabotage)
     vfs = RecordingVFS(recorder, random.Random(recording.seed + 2))
     RandomWork(recording, recorder, draw).run()
@@ -122,6 +126,7 @@ class RandomWork:
             self._complete_with_followers: 2,
             self._beat: 7,
             self._fail: 5,
+            self._exchange: 5,
             self._release: 3,
             self._operate: 5,
             self._upkeep: 3,
@@ -305,6 +310,21 @@ class RandomWork:
         if lease is not None:
             self._queue.fail(lease, "no luck" * self._draw.choice((1, 100)), retryable=self._draw.random() < 0.8)  # noqa: PLR2004
             self._done(is_durable=False)
+
+    def _exchange(self) -> None:
+        """Settle some leases in all ways, and take new ones; only followers make it durable."""
+        batch, self._leases = self._leases[:4], self._leases[4:]
+        then = [self._new()] if self._draw.random() < 0.3 else []  # noqa: PLR2004 - now and then
+        ways: tuple[Callable[[Lease], Settlement], ...] = (
+            lambda lease: Completed(lease, self._result()),
+            lambda lease: Failed(lease, "no luck", retake_within=self._draw.choice((0, 60))),
+            Released,
+        )
+        settlements: list[Settlement] = [self._draw.choice(ways)(lease) for lease in batch]
+        settlements += [Completed(lease, then=then) for lease in self._bursts[:1] if then]
+        done = self._queue.exchange(settlements, self._draw.choice((0, 1, 3)), worker_id="worker 0")
+        self._leases += [*done.leases, *(lease for lease, _ in done.retaken)]
+        self._done(is_durable=bool(then))
 
     def _release(self) -> None:
         lease = self._one()

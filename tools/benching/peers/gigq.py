@@ -6,8 +6,10 @@ out. Has no setting for durability: WAL at SQLite's own FULL, read back from `ge
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypedDict
 
@@ -16,7 +18,11 @@ from gigq.db_utils import close_connection, get_connection
 
 from benching import stdlib_sqlite
 from benching.polling import Polled
-from benching.subject import Unsupported
+from benching.subject import Handle, Unsupported
+
+_POLL_S = 1  # of a worker that is only there while there are jobs: it sleeps through its end
+_handles: list[Handle] = []
+"""What the worker of this process, while there is one, does with a payload."""
 
 
 class Claim(TypedDict):
@@ -28,8 +34,11 @@ class Claim(TypedDict):
 
 
 def work(payload: str) -> None:
-    """Stand for the function of every job; nobody calls it."""
-    raise NotImplementedError(payload)
+    """Be the function of every job; without a worker it fails, so that jobs can be made that did."""
+    if not _handles:
+        raise NotImplementedError(payload)
+    for handle in _handles:
+        handle(payload.encode("latin-1"))
 
 
 class Subject(Polled[Claim]):
@@ -39,6 +48,7 @@ class Subject(Polled[Claim]):
     distribution = "gigq"
     delivery = "at least once"
     durabilities = ("full",)
+    modes = ("threads",)
 
     def open(self, folder: str, durability: str) -> None:
         """Open it, always at FULL."""
@@ -90,6 +100,20 @@ class Subject(Polled[Claim]):
         """Count the jobs that are to be done or in work."""
         counts: dict[str, int] = self._queue.stats()
         return counts["pending"] + counts["running"]
+
+    @contextlib.contextmanager
+    def working(self, mode: str, at_once: int, handle: Handle, on_done: Callable[[], object] | None) -> Iterator[None]:
+        """Run a worker with so many threads."""
+        worker = Worker(self._path, polling_interval=_POLL_S, concurrency=at_once)
+        _handles.append(handle)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(worker.start)
+            try:
+                yield
+            finally:
+                worker.stop()
+                running.result()
+                _handles.remove(handle)
 
     def fill(self, sort: str, n: int) -> None:
         """Put rows in; a file holds one queue, and jobs have no keys."""

@@ -7,8 +7,9 @@ has 5, so that many processes get as much patience as our bare queue.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from huey import SqliteHuey
@@ -17,12 +18,16 @@ from huey.consumer import Consumer
 
 from benching import stdlib_sqlite
 from benching.polling import Polled
-from benching.subject import Unsupported
+from benching.subject import Handle, Unsupported
+
+_handles: list[Handle] = []
+"""What the consumer of this process, while there is one, does with a payload."""
 
 
 def work(payload: bytes) -> None:
-    """Stand for the function of every task; nobody calls it."""
-    raise NotImplementedError(payload)
+    """Be the function of every task."""
+    for handle in _handles:
+        handle(payload)
 
 
 class Subject(Polled[Task]):
@@ -32,6 +37,7 @@ class Subject(Polled[Task]):
     distribution = "huey"
     delivery = "at most once"
     durabilities = ("full",)
+    modes = ("threads",)
 
     def open(self, folder: str, durability: str) -> None:
         """Open it, always at FULL."""
@@ -86,6 +92,18 @@ class Subject(Polled[Task]):
         """Count the jobs that are to be done or in work."""
         count: int = self._huey.pending_count()
         return count
+
+    @contextlib.contextmanager
+    def working(self, mode: str, at_once: int, handle: Handle, on_done: Callable[[], object] | None) -> Iterator[None]:
+        """Run a consumer with its defaults."""
+        consumer = Consumer(self._huey, workers=at_once)
+        _handles.append(handle)
+        consumer.start()
+        try:
+            yield
+        finally:
+            consumer.stop(graceful=True)
+            _handles.remove(handle)
 
     def fill(self, sort: str, n: int) -> None:
         """Put rows in; finished, failed, taken and keyed tasks leave none."""

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import uuid4
 
 from localqueue import DurabilityMode, Empty, Job, SimpleQueue
+from localqueue.worker import Worker
 
 from benching import stdlib_sqlite
 from benching.polling import Polled
-from benching.subject import Unsupported
+from benching.subject import Handle, Unsupported
 
 MODES = {"full": DurabilityMode.DURABLE, "normal": DurabilityMode.RELAXED}
 
@@ -41,6 +43,7 @@ class Subject(Polled[Job]):
     distribution = "localqueue"
     delivery = "at least once"
     durabilities = ("full", "normal")
+    modes = ("threads",)
 
     def open(self, folder: str, durability: str) -> None:
         """Open it at the durability."""
@@ -103,6 +106,20 @@ class Subject(Polled[Job]):
         """Count the jobs that are to be done or in work."""
         counts = self._queue.stats()
         return int(counts["ready"]) + int(counts["processing"])
+
+    @contextlib.contextmanager
+    def working(self, mode: str, at_once: int, handle: Handle, on_done: Callable[[], object] | None) -> Iterator[None]:
+        """Run so many workers, each in a thread: one of them does one job after the other."""
+        workers = [Worker(self._queue, lambda job: handle(job.data)) for _ in range(at_once)]
+        with ThreadPoolExecutor(at_once) as pool:
+            running = [pool.submit(worker.run) for worker in workers]
+            try:
+                yield
+            finally:
+                for worker in workers:
+                    worker.stop()
+                for one in running:
+                    one.result()
 
     def fill(self, sort: str, n: int) -> None:
         """Put rows in. Its SQLite is closed meanwhile: a second one in the process would drop the first one's locks.

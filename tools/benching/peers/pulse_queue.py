@@ -6,17 +6,21 @@ queue "work" only, as its workers' do when they are given queues.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 import json
 import sqlite3
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from pulse_queue import Store, Task, Worker
+from pulse_queue import HandlerRegistry, Store, Task, TaskContext, Worker, WorkerPool
 
 from benching import stdlib_sqlite
 from benching.polling import Polled
-from benching.subject import Unsupported
+from benching.subject import Handle, Unsupported
 
 WORKER = "bench"
 POLL_S: float = inspect.signature(Worker).parameters["poll_interval"].default
@@ -29,6 +33,7 @@ class Subject(Polled[Task]):
     distribution = "pulse-queue"
     delivery = "at least once"
     durabilities = ("normal",)
+    modes = ("asyncio",)
 
     def open(self, folder: str, durability: str) -> None:
         """Open it, always at NORMAL."""
@@ -79,6 +84,42 @@ class Subject(Polled[Task]):
         """Count the jobs that are to be done or in work."""
         asked = "SELECT count(*) FROM tasks WHERE queue = 'work' AND state IN ('PENDING', 'RUNNING', 'RETRY')"
         return int(str(stdlib_sqlite.asker(self._connection)(asked)))  # its own count cannot be asked for both
+
+    @contextlib.contextmanager
+    def working(self, mode: str, at_once: int, handle: Handle, on_done: Callable[[], object] | None) -> Iterator[None]:
+        """Run a pool of so many workers on a loop in a thread."""
+        over = asyncio.Event()
+        loops: list[asyncio.AbstractEventLoop] = []
+        started = threading.Event()
+
+        async def work(task: TaskContext) -> None:
+            handle(task.payload.encode("latin-1"))
+
+        async def serve() -> None:
+            registry = HandlerRegistry({"work": work})
+            pool = WorkerPool(
+                self._store,
+                registry,
+                concurrency=at_once,
+                queues=("work",),
+                type_resolver=lambda _payload: "work",
+                handle_signals=False,
+            )
+            loops.append(asyncio.get_running_loop())
+            await pool.start()
+            started.set()
+            await over.wait()
+            pool.stop()
+            await pool.aclose()
+
+        with ThreadPoolExecutor(1) as thread:
+            running = thread.submit(asyncio.run, serve())
+            started.wait()
+            try:
+                yield
+            finally:
+                loops[0].call_soon_threadsafe(over.set)
+                running.result()
 
     def fill(self, sort: str, n: int) -> None:
         """Put rows in; every row has its key, which is its id."""

@@ -6,19 +6,27 @@ back what it holds), and the count of syncs, for which SQLite's file system is w
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 import litequeue
-from benching.subject import Unsupported
-from litequeue import Lease, NewJob, Queue
+from benching.subject import MODES, Handle, Unsupported
+from litequeue import ANY, JobState, Lease, NewJob, Queue, Worker, WorkerEvent
+
+if TYPE_CHECKING:
+    from litequeue.aio import AsyncLease
 
 _KIND = "work"
 _YEAR_S = 31_536_000
 _FILL_STEP = 5_000
 _BUSY_S = 60.0
+_MOST_RESULTS = 10_000
 
 
 class Subject:
@@ -26,6 +34,7 @@ class Subject:
 
     name = "ours"
     serves_threads = True
+    modes = MODES
 
     def __init__(self) -> None:
         self._last: UUID | None = None
@@ -85,6 +94,17 @@ class Subject:
         if sort == "leased":
             self._queue._store.holdings.leases.clear()  # noqa: SLF001 - as if this process were still alive
 
+    def fill_scopes(self, scopes: Sequence[str], jobs: int) -> None:
+        """Enqueue for each scope, the first job of all before the second of any."""
+        made = (NewJob(_KIND, b"fill", scope=scope) for _ in range(jobs) for scope in scopes)
+        while step := list(itertools.islice(made, _FILL_STEP)):
+            self._queue.enqueue_many(step)
+
+    def lease_in_turn(self) -> tuple[object, str] | None:
+        """Lease from every scope."""
+        lease = self._queue.lease_next(scope=ANY)
+        return None if lease is None else (lease, str(lease.scope))
+
     def look(self) -> None:
         """Get the job that was enqueued last."""
         if self._last is not None:
@@ -98,6 +118,33 @@ class Subject:
     def wait(self, timeout: float) -> bool:
         """Wait for the bell."""
         return self._queue.wait(timeout)
+
+    @contextlib.contextmanager
+    def working(self, mode: str, at_once: int, handle: Handle, on_done: Callable[[], object] | None) -> Iterator[None]:
+        """Run a worker with its defaults in a thread beside the caller's."""
+
+        def hear(event: WorkerEvent) -> None:
+            if on_done is not None and event.name == "completed":
+                on_done()
+
+        worker = Worker(
+            self._queue,
+            {_KIND: partial(_handled_async if mode == "asyncio" else _handled, handle)},
+            concurrency=at_once,
+            mode=cast("litequeue.worker.worker.Mode", mode),
+            on_event=None if on_done is None else hear,
+        )
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(worker.run)
+            try:
+                yield
+            finally:
+                worker.stop()
+                running.result()
+
+    def results(self) -> list[object]:
+        """List the completed jobs: the file has no others that could be among them."""
+        return [job.result for job in self._queue.list(state=JobState.COMPLETED, limit=_MOST_RESULTS)]
 
     def count_syncs(self) -> None:
         """Wrap SQLite's file system."""
@@ -114,6 +161,14 @@ class Subject:
     def close(self) -> None:
         """Close the handle."""
         self._queue.close()
+
+
+def _handled(handle: Handle, lease: Lease) -> object:
+    return handle(cast("bytes", lease.payload))
+
+
+async def _handled_async(handle: Handle, lease: AsyncLease) -> object:
+    return handle(cast("bytes", lease.payload))
 
 
 def _jobs(sort: str, numbers: range) -> Iterator[NewJob]:

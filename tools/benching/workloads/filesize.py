@@ -22,10 +22,12 @@ _BATCH = 500
 _MB = 1e6
 
 
-class _Folder:
+class Folder:
+    """The files in a folder, and how large they have been."""
+
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
-        self.most_log = 0.0
+        self.most_file = self.most_log = 0.0
 
     def sizes(self) -> tuple[float, float]:
         """Return the bytes of the files and of the log, in MB."""
@@ -36,6 +38,7 @@ class _Folder:
                     log += path.stat().st_size
                 else:
                     file += path.stat().st_size
+        self.most_file = max(self.most_file, file / _MB)
         self.most_log = max(self.most_log, log / _MB)
         return file / _MB, log / _MB
 
@@ -47,7 +50,7 @@ def million(subject: Subject, order: Order, _: Meet) -> Measured:
     if maintain is None:
         raise Unsupported("it has no maintenance that is asked for")
     subject.open(order["folder"], order["durability"])
-    folder = _Folder(order["folder"])
+    folder = Folder(order["folder"])
     figures: Figures = {}
     begun_at = time.perf_counter()
     for start in range(0, jobs, _STEP):

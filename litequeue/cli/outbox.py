@@ -1,0 +1,79 @@
+"""`outbox`: the messages that could not be delivered, and what is to become of them.
+
+Leaves out: their delivery, which is a program's own (`Outbox.deliver`), and to have one tried again (`jobs retry`).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import click
+
+from litequeue import InvalidTransition, JobNotFound, Outbox
+from litequeue.cli.commands import Group
+from litequeue.cli.failures import fail_quietly
+from litequeue.cli.jsonable import dumps, job_form
+from litequeue.cli.listing import listing_lines
+from litequeue.cli.output import count_of, warn
+from litequeue.cli.target import Target, pass_target
+
+
+@click.group(
+    cls=Group,
+    epilog="litequeue --db app.queue outbox dead orders",
+)
+def outbox() -> None:
+    """Look after messages that could not be delivered."""
+
+
+@outbox.command(
+    epilog="""
+litequeue --db app.queue outbox dead orders
+litequeue --db app.queue jobs retry 0190a0c5-7b5e-7000-8000-000000000001
+""",
+)
+@click.argument("name", metavar="NAME")
+@click.option("--limit", metavar="N", type=int, default=100, show_default=True, help="At most so many; 1 to 10,000.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list, each message as `jobs show --json` has its job.")
+@pass_target
+def dead(target: Target, *, name: str, limit: int, as_json: bool) -> None:
+    """List the dead messages of an outbox: each holds its key back.
+
+    `jobs retry` has one delivered again, `outbox discard` gives it up.
+    """
+    with target.queue() as queue:
+        page = Outbox(queue, name).dead(limit)
+    if as_json:
+        click.echo(dumps([job_form(job) for job in page]))
+        return
+    for line in listing_lines(page, with_scope=False):
+        click.echo(line)
+    if len(page) == limit:
+        warn("there may be more")
+
+
+@outbox.command(
+    epilog="litequeue --db app.queue outbox discard orders 0190a0c5-7b5e-7000-8000-000000000001",
+)
+@click.argument("name", metavar="NAME")
+@click.argument("message_ids", metavar="ID...", nargs=-1, required=True, type=click.UUID)
+@pass_target
+def discard(target: Target, *, name: str, message_ids: tuple[UUID, ...]) -> None:
+    """Give up messages that are not delivered; the next ones of their keys have their turn.
+
+    One that is refused gets a line on standard error, and the status is then 1.
+    """
+    distinct = list(dict.fromkeys(message_ids))
+    refused = 0
+    with target.queue() as queue:
+        of_name = Outbox(queue, name)
+        for message_id in distinct:
+            try:
+                of_name.discard(message_id)
+            except (JobNotFound, InvalidTransition) as exc:
+                warn(str(exc))
+                refused += 1
+    said = f"{count_of(len(distinct) - refused, 'message')} discarded"
+    click.echo(said + (f", {refused} refused" if refused else ""))
+    if refused:
+        fail_quietly()
