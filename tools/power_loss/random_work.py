@@ -321,10 +321,12 @@ class RandomWork:
             Released,
         )
         settlements: list[Settlement] = [self._draw.choice(ways)(lease) for lease in batch]
-        settlements += [Completed(lease, then=then) for lease in self._bursts[:1] if then]
-        done = self._queue.exchange(settlements, self._draw.choice((0, 1, 3)), worker_id="worker 0")
+        follower = self._one() if then else None
+        following = [] if follower is None else [Completed(follower, then=then)]
+        done = self._queue.exchange([*settlements, *following], self._draw.choice((0, 1, 3)), worker_id="worker 0")
         self._leases += [*done.leases, *(lease for lease, _ in done.retaken)]
-        self._done(is_durable=bool(then))
+        refused = [settlement for settlement, _ in done.refused]
+        self._done(is_durable=any(settlement not in refused for settlement in following))
 
     def _release(self) -> None:
         lease = self._one()
