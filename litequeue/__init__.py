@@ -13,78 +13,85 @@ Start with `open`; every verb is on `Queue`, what a holder says is on `Lease`, a
 `Transaction` that has every verb too. `Job` is what `get` and `list` return. What may go wrong is drawn in
 `litequeue.errors`; a clock for tests is in `litequeue.testing`. Ids in docstrings, such as G4, V3 or §6, are those of
 the contract that the tests prove line by line.
+
+A name is loaded from its module when it is first asked for: who imports only `litequeue.dbapi` brings no apsw into the
+process, where another SQLite has the file open (DESIGN §3).
 """
 
 from __future__ import annotations
 
-from litequeue.clock import Clock, SystemClock
-from litequeue.diagnosis import Diagnosis, Finding, Severity
-from litequeue.doctoring import doctor
-from litequeue.errors import (
-    CannotOpen,
-    DuplicateJob,
-    InvalidSpec,
-    InvalidTransition,
-    JobFailed,
-    JobNotFound,
-    LeadershipLost,
-    LeaseConflict,
-    LiteQueueError,
-    NotAQueue,
-    OutcomeUnknown,
-    PayloadError,
-    QueueBusy,
-    QueueClosed,
-    QueueFull,
-    RecordError,
-    ScheduleNotFound,
-    SchemaMismatch,
-    StorageCorrupt,
-    StorageLost,
-    UsageError,
-    WaitTimeout,
-)
-from litequeue.lease import Duration, Lease
-from litequeue.maintenance import Maintenance, MaintenanceReport
-from litequeue.model import (
-    ANY,
-    SYSTEM,
-    Copied,
-    Enqueued,
-    Event,
-    Job,
-    JobState,
-    Misfire,
-    NewJob,
-    OnConflict,
-    Pause,
-    Schedule,
-    Scope,
-    Stats,
-    Transition,
-)
-from litequeue.outbox import Message, Outbox
-from litequeue.queue import Queue, open
-from litequeue.restoring import restore
-from litequeue.scheduler import run_schedules
-from litequeue.settlement import Completed, Exchange, Failed, Released, Settlement
-from litequeue.sqlite.arrivals import Waiter
-from litequeue.sqlite.results import JobWaiter
-from litequeue.sqlite.store import Durability
-from litequeue.sqlite.transaction import Transaction
-from litequeue.worker import (
-    Discard,
-    Ending,
-    Handler,
-    Retry,
-    Snooze,
-    Task,
-    Tasks,
-    Worker,
-    WorkerEvent,
-    current_async_lease,
-    current_lease,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from litequeue.clock import Clock, SystemClock
+    from litequeue.diagnosis import Diagnosis, Finding, Severity
+    from litequeue.doctoring import doctor
+    from litequeue.errors import (
+        CannotOpen,
+        DuplicateJob,
+        InvalidSpec,
+        InvalidTransition,
+        JobFailed,
+        JobNotFound,
+        LeadershipLost,
+        LeaseConflict,
+        LiteQueueError,
+        NotAQueue,
+        OutcomeUnknown,
+        PayloadError,
+        QueueBusy,
+        QueueClosed,
+        QueueFull,
+        RecordError,
+        ScheduleNotFound,
+        SchemaMismatch,
+        StorageCorrupt,
+        StorageLost,
+        UsageError,
+        WaitTimeout,
+    )
+    from litequeue.lease import Duration, Lease
+    from litequeue.maintenance import Maintenance, MaintenanceReport
+    from litequeue.model import (
+        ANY,
+        SYSTEM,
+        Copied,
+        Enqueued,
+        Event,
+        Job,
+        JobState,
+        Misfire,
+        NewJob,
+        OnConflict,
+        Pause,
+        Schedule,
+        Scope,
+        Stats,
+        Transition,
+    )
+    from litequeue.outbox import Message, Outbox
+    from litequeue.queue import Queue, open
+    from litequeue.restoring import restore
+    from litequeue.scheduler import run_schedules
+    from litequeue.settlement import Completed, Exchange, Failed, Released, Settlement
+    from litequeue.sqlite.arrivals import Waiter
+    from litequeue.sqlite.results import JobWaiter
+    from litequeue.sqlite.store import Durability
+    from litequeue.sqlite.transaction import Transaction
+    from litequeue.worker import (
+        Discard,
+        Ending,
+        Handler,
+        Retry,
+        Snooze,
+        Task,
+        Tasks,
+        Worker,
+        WorkerEvent,
+        current_async_lease,
+        current_lease,
+    )
 
 __version__ = "0.1.0"
 
@@ -163,3 +170,54 @@ __all__ = [
     "restore",
     "run_schedules",
 ]
+
+_HOMES: dict[str, str] = {
+    "clock": "Clock SystemClock",
+    "diagnosis": "Diagnosis Finding Severity",
+    "doctoring": "doctor",
+    "errors": (
+        "CannotOpen DuplicateJob InvalidSpec InvalidTransition JobFailed JobNotFound LeadershipLost "
+        "LeaseConflict LiteQueueError NotAQueue OutcomeUnknown PayloadError QueueBusy QueueClosed QueueFull "
+        "RecordError ScheduleNotFound SchemaMismatch StorageCorrupt StorageLost UsageError WaitTimeout"
+    ),
+    "lease": "Duration Lease",
+    "maintenance": "Maintenance MaintenanceReport",
+    "model": (
+        "ANY SYSTEM Copied Enqueued Event Job JobState Misfire NewJob OnConflict Pause Schedule Scope Stats Transition"
+    ),
+    "outbox": "Message Outbox",
+    "queue": "Queue open",
+    "restoring": "restore",
+    "scheduler": "run_schedules",
+    "settlement": "Completed Exchange Failed Released Settlement",
+    "sqlite.arrivals": "Waiter",
+    "sqlite.results": "JobWaiter",
+    "sqlite.store": "Durability",
+    "sqlite.transaction": "Transaction",
+    "worker": "Discard Ending Handler Retry Snooze Task Tasks Worker WorkerEvent current_async_lease current_lease",
+}
+"""Where the names of `__all__` are; for a type checker they are imported above."""
+
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # else every name would be taken for one of ours
+
+    def __getattr__(name: str) -> object:
+        """Load a public name, or a module of the package, at its first use (PEP 562)."""
+        home = _HOME_OF.get(name)
+        if home is not None:
+            found: object = getattr(import_module(f"{__name__}.{home}"), name)
+            globals()[name] = found
+            return found
+        if not name.startswith("_"):
+            module = f"{__name__}.{name}"
+            try:
+                return import_module(module)
+            except ModuleNotFoundError as exc:
+                if exc.name != module:
+                    raise
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME_OF})

@@ -21,9 +21,10 @@ from litequeue.settings import Settings
 from litequeue.sqlite import connection as connections
 from litequeue.sqlite import filesystem, presence, schema
 from litequeue.sqlite.channel import Channel
-from litequeue.sqlite.failures import damaged, meaning
+from litequeue.sqlite.failures import meaning
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.result_codes import damaged
 from litequeue.sqlite.statements import SQL
 
 _LEAST_BYTES = 512

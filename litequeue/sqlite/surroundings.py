@@ -20,8 +20,9 @@ from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.opening import size_of
 from litequeue.sqlite.partial import leftovers
 from litequeue.sqlite.reader import Reader
-from litequeue.sqlite.schema import APPLICATION_ID, VERSION
+from litequeue.sqlite.schema import APPLICATION_ID
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.tables import VERSION
 from litequeue.sqlite.visiting import LOGS, is_plain
 
 SIDECARS = (*LOGS, "-lock", "-maintenance", "-schedules", "-bell", "-done")
