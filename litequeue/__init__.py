@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from litequeue.scheduler import run_schedules
     from litequeue.settlement import Completed, Exchange, Failed, Released, Settlement
     from litequeue.sqlite.arrivals import Waiter
+    from litequeue.sqlite.attached import Attached, attach
     from litequeue.sqlite.results import JobWaiter
     from litequeue.sqlite.store import Durability
     from litequeue.sqlite.transaction import Transaction
@@ -98,6 +99,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ANY",
     "SYSTEM",
+    "Attached",
     "CannotOpen",
     "Clock",
     "Completed",
@@ -163,6 +165,7 @@ __all__ = [
     "Waiter",
     "Worker",
     "WorkerEvent",
+    "attach",
     "current_async_lease",
     "current_lease",
     "doctor",
@@ -191,6 +194,7 @@ _HOMES: dict[str, str] = {
     "scheduler": "run_schedules",
     "settlement": "Completed Exchange Failed Released Settlement",
     "sqlite.arrivals": "Waiter",
+    "sqlite.attached": "Attached attach",
     "sqlite.results": "JobWaiter",
     "sqlite.store": "Durability",
     "sqlite.transaction": "Transaction",

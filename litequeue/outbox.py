@@ -16,6 +16,7 @@ from litequeue.errors import JobNotFound, RecordError, UsageError
 from litequeue.lease import Duration, Lease
 from litequeue.model import Job, JobState, Stats
 from litequeue.queue import Queue
+from litequeue.sqlite.attached import Attached
 from litequeue.sqlite.outbox_verbs import scope_of
 from litequeue.sqlite.relaying import kind_of
 from litequeue.sqlite.transaction import Transaction
@@ -89,9 +90,12 @@ class Outbox:
         """The kind of its jobs: what `q.set`, `q.pause` and limits go by."""
         return kind_of(self.name)
 
-    def put(self, tx: Transaction, message: object, *, key: str | None, message_id: UUID | str | None = None) -> UUID:
-        """Put a message in the caller's open transaction, of `q.transaction()` or `lease.transaction()`; return its id.
+    def put(
+        self, tx: Transaction | Attached, message: object, *, key: str | None, message_id: UUID | str | None = None
+    ) -> UUID:
+        """Put a message in the caller's open transaction; return its id.
 
+        `tx` is that of `q.transaction()` or `lease.transaction()`, or what `litequeue.attach` has given.
         `message` is any msgpack value. Messages of one `key` (1 to 255 characters) are delivered in the order in which
         they were committed; a `key` of `None` is for one whose order does not matter. A `message_id` that is in the
         outbox, or whose job is still there (`completed_retention`, `cancelled_retention`), is not put again.
@@ -103,7 +107,7 @@ class Outbox:
             QueueFull: `max_bytes`, or the room left on the disk, forbids it.
         """
         given: object = tx
-        if not isinstance(given, Transaction) or given.path != self._queue.path:
+        if not isinstance(given, Transaction | Attached) or given.path != self._queue.path:
             raise UsageError.of("tx", given, f"an open transaction of {self._queue.path}")
         return tx.put_message(self.name, message, key=key, message_id=message_id).job_id
 

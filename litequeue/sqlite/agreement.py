@@ -31,14 +31,14 @@ class Agreement:
 
         Until its first statement such a transaction has no snapshot, and SQLite's data version says nothing.
         """
-        self._read(connection, cursor)
+        self.look_up(connection, cursor)
         return Reader(connection, clock.wall_us(), clock.monotonic_us() + self.lease_offset, self.settings, cursor)
 
     def refresh(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
         """Read what others have changed, in a transaction that holds the write lock."""
         data_version = connection.data_version()
         if data_version != self._data_version:
-            self._read(connection, cursor)
+            self.look_up(connection, cursor)
             self._data_version = data_version
 
     def committed(self, connection: apsw.Connection, settings: Settings) -> None:
@@ -52,7 +52,8 @@ class Agreement:
         """Read everything again at the next transaction."""
         self._data_version = self._settings_version = -1
 
-    def _read(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
+    def look_up(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
+        """Read what has changed, in an open transaction or snapshot, whoever has changed it."""
         reader = Reader(connection, 0, 0, self.settings, cursor)
         version: int = reader.all(SQL.settings_version)[0][0]
         if version != self._settings_version:

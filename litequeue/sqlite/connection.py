@@ -31,6 +31,9 @@ _BUSY_STEP_S = 0.001
 _STATEMENTS = 500
 """How many uses of others a statement outlives in the cache of apsw, where each row of a batch is one."""
 
+Runner = apsw.Connection | apsw.Cursor
+"""What runs statements: a connection of the queue's own, or a bare cursor of one that is not."""
+
 
 class Patience:
     """Until when this connection may wait for SQLite's lock; moved forward by each transaction."""
@@ -152,7 +155,26 @@ def immediate(connection: apsw.Connection) -> Iterator[None]:
         raise
 
 
-def pragma(connection: apsw.Connection, text: str) -> object:
+def bare_cursor(connection: apsw.Connection) -> apsw.Cursor:
+    """Make a cursor that gives rows and values as they are, whatever its connection does to those of others."""
+    cursor = apsw.Cursor(connection)  # not by its factory
+    cursor.convert_binding = cursor.convert_jsonb = None
+    if connection.exec_trace is not None:
+        cursor.exec_trace = _run_it
+    if connection.row_trace is not None:
+        cursor.row_trace = _give_it
+    return cursor
+
+
+def _run_it(_cursor: apsw.Cursor, _sql: str, _bindings: apsw.Bindings | None) -> bool:
+    return True
+
+
+def _give_it(_cursor: apsw.Cursor, row: apsw.SQLiteValues) -> apsw.SQLiteValues:
+    return row
+
+
+def pragma(connection: Runner, text: str) -> object:
     """Run one pragma and return its value, or `None` when it has none."""
     rows = connection.execute(f"PRAGMA {text}").fetchall()
     return rows[0][0] if rows else None
@@ -169,7 +191,7 @@ def use_wal(connection: apsw.Connection, path: str) -> None:
         raise CannotOpen(path, f"write-ahead logging is not possible here (journal mode {mode})")
 
 
-def check_encoding(connection: apsw.Connection, path: str) -> None:
+def check_encoding(connection: Runner, path: str) -> None:
     """Refuse a file that is not UTF-8: event logs are appended as bytes by SQL.
 
     Raises:

@@ -7,6 +7,7 @@ ending it (`store`), and every verb.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     from litequeue.lease import Lease
     from litequeue.settings import Settings
+
+_log = logging.getLogger("litequeue")
 
 
 class Stage(Enum):
@@ -205,6 +208,17 @@ class Context(Reader):
         self.dropped.append(lease)
         if self.is_unchanged:
             lease.found_lost()
+
+    def log_deaths(self) -> None:
+        """Log the jobs that have died in this transaction, which has committed."""
+        for letter in self.dead_letters:
+            _log.warning(
+                "job %s (%s) is dead: %s",
+                letter.job_id,
+                letter.kind,
+                letter.reason.partition("\n")[0],  # the traceback below it is in `last_error`
+                extra={"job_id": str(letter.job_id), "kind": letter.kind},
+            )
 
     def void_leases(self) -> None:
         """Mark the leases taken here as never taken: the transaction did not commit."""

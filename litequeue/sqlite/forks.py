@@ -60,6 +60,8 @@ class Weakly(Generic[T]):
 _known: Weakly[ForkAware] = Weakly()
 _acting: dict[int, ForkAware] = {}
 """Those that are ready for the present fork, by identity, in order."""
+_spoiled: set[str] = set()
+"""Files on which this process inherited open connections: SQLite here believes in locks that nobody holds."""
 _lock = threading.RLock()
 """Held around a fork: nothing is registered meanwhile, but by a signal handler of the forking thread itself."""
 
@@ -73,6 +75,16 @@ def register(aware: ForkAware) -> None:
 def know(aware: ForkAware) -> None:
     """Do the same without waiting: one that comes during a fork is at least told in the child."""
     _known.add(aware)
+
+
+def spoil(path: str) -> None:
+    """Note that this process has inherited an open connection to a file: it can use that file no more."""
+    _spoiled.add(path)
+
+
+def is_spoiled(path: str) -> bool:
+    """Tell whether this process has inherited an open connection to a file."""
+    return path in _spoiled
 
 
 def _in_full(step: Callable[[], None]) -> None:

@@ -27,17 +27,9 @@ from litequeue.sqlite.place import Place
 from litequeue.sqlite.tripwire import ALL_FILES, FILE, Identity, present
 
 _log = logging.getLogger("litequeue")
-_spoiled: set[str] = set()
-"""Files on which this process inherited open connections: SQLite here believes in locks that nobody holds."""
 _forsaken: set[Identity | None] = set()
 """Files whose log or shared memory went away beneath this process: SQLite here would go on with the old ones."""
 _handles: forks.Weakly[Handle] = forks.Weakly()
-
-
-def _is_on_any(path: str) -> bool:
-    """Tell whether a handle of this process is on that file."""
-    file = present(path)[FILE]
-    return file is not None and any(handle.is_on(file) for handle in _handles)
 
 
 class Handle:
@@ -75,7 +67,7 @@ class Handle:
         self._turns_before_fork: tuple[bool, bool] | None = None
         """What the forking thread had of the two channels before the fork took them."""
         forks.register(self)
-        intruders.keep_out(_is_on_any)
+        intruders.keep_out(self)
         _handles.add(self)
         deadline = self.deadline()
         self.writer.take(deadline)  # a fork waits for the opening, as it waits for every verb
@@ -120,7 +112,7 @@ class Handle:
         if self._lost_reason is not None:
             raise StorageLost(self._lost_reason)
         if self._pid != os.getpid():  # a fork that ran no hooks: SQLite here has inherited the parent's connections
-            _spoiled.add(self.place.path)
+            forks.spoil(self.place.path)
             self._disown()
             channel.take(deadline)
         if channel.connection is None:
@@ -235,7 +227,7 @@ class Handle:
     def after_fork_in_child(self) -> None:
         """Begin afresh; a child that inherited an open transaction cannot use the file at all."""
         if not self._is_forking_safely and self.writer.connection is not None:
-            _spoiled.add(self.place.path)
+            forks.spoil(self.place.path)
         self._disown()
 
     def _disown(self) -> None:
@@ -254,10 +246,11 @@ class Handle:
     def _open(self, *, create: bool, deadline: float) -> None:
         """Open what is not open, under a gate of this opening's own: another thread may hold the handle's."""
         path = self.place.path
-        if path in _spoiled or any(other.is_inherited(path) for other in _handles):
+        if forks.is_spoiled(path) or any(other.is_inherited(path) for other in _handles):
             raise UsageError(
-                f"this process was forked inside a transaction on {path}, or by a program that does not tell Python, "
-                "so it cannot use the file; start the child by spawn, or fork outside of transactions"
+                f"this process was forked inside a transaction on {path}, beside an open connection that is attached, "
+                "or by a program that does not tell Python, so it cannot use the file; start the child by spawn, or "
+                "fork outside of transactions"
             )
         gate = Gate(self.place.lock_path, self.place.mode)
         has_sidecar = os.path.exists(self.place.lock_path)

@@ -10,27 +10,45 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
-from functools import partial
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from litequeue.errors import UsageError
+from litequeue.sqlite.forks import Weakly
+from litequeue.sqlite.tripwire import FILE, Identity, present
 
 _EVENT = "sqlite3.connect"
+
+
+class Guarded(Protocol):
+    """Whoever uses a file through the queue's SQLite."""
+
+    def is_on(self, file: Identity) -> bool:
+        """Whether it uses this very file, now or at its next verb."""
+        ...
+
+
+_guarded: Weakly[Guarded] = Weakly()
 _hooks: list[object] = []
 
 
-def keep_out(is_open: Callable[[str], bool]) -> None:
-    """From here on refuse every path of which `is_open` says that a handle of this process is on that file."""
+def keep_out(guarded: Guarded) -> None:
+    """From here on, as long as it lives, refuse every file that it is on."""
+    _guarded.add(guarded)
     if not _hooks:
-        _hooks.append(hook := partial(_hook, is_open))
-        sys.addaudithook(hook)
+        _hooks.append(_hook)
+        sys.addaudithook(_hook)
 
 
-def _hook(is_open: Callable[[str], bool], event: str, arguments: tuple[object, ...]) -> None:
+def _is_guarded(path: str) -> bool:
+    file = present(path)[FILE]
+    return file is not None and any(one.is_on(file) for one in _guarded)
+
+
+def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == _EVENT:
         path = _path(arguments[0])
-        if path and is_open(path):
+        if path and _is_guarded(path):
             raise UsageError(
                 f"{path} is open as a queue in this process, where a second SQLite destroys data: use transaction() "
                 "and tx.execute(), or another process"

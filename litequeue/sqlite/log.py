@@ -16,7 +16,7 @@ import apsw
 
 from litequeue.clock import Clock
 from litequeue.sqlite import opening
-from litequeue.sqlite.connection import CHECKPOINT_PAGES, Patience
+from litequeue.sqlite.connection import CHECKPOINT_PAGES, Patience, Runner
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.statements import SQL
 
@@ -57,7 +57,7 @@ class Log:
         """How long one reader, at the least, has kept the log from being copied back, as far as this handle knows."""
         return 0 if self._held_at is None else self._clock.monotonic_us() - self._held_since_us
 
-    def owed_bytes(self, connection: apsw.Connection) -> int:
+    def owed_bytes(self, connection: Runner) -> int:
         """Return by how much the file is to grow when the log is copied back, where a reader has let it become long.
 
         It is 0 for one of an ordinary length, which the reserve on the disk is large enough for.

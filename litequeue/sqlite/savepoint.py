@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import apsw
 
+from litequeue.sqlite.connection import bare_cursor
 from litequeue.sqlite.context import Context
 
 T = TypeVar("T")
@@ -35,9 +36,10 @@ def _undo(connection: apsw.Connection) -> None:
     """Go back to the savepoint; a damaged file may not let the transaction live."""
     if not connection.in_transaction:
         return
+    cursor = bare_cursor(connection)
     try:
-        connection.execute("ROLLBACK TO litequeue_verb")
-        connection.execute("RELEASE litequeue_verb")
+        cursor.execute("ROLLBACK TO litequeue_verb")
+        cursor.execute("RELEASE litequeue_verb")
     except apsw.Error:
         with contextlib.suppress(apsw.Error):  # it may be over by now
-            connection.execute("ROLLBACK")
+            cursor.execute("ROLLBACK")

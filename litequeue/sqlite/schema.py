@@ -13,7 +13,7 @@ import apsw
 from litequeue.clock import Clock
 from litequeue.errors import NotAQueue, SchemaMismatch, StorageCorrupt
 from litequeue.sqlite import tables
-from litequeue.sqlite.connection import PAGE_BYTES, check_encoding, immediate, pragma, use_wal
+from litequeue.sqlite.connection import PAGE_BYTES, Runner, check_encoding, immediate, pragma, use_wal
 from litequeue.sqlite.tables import PREFIX, VERSION
 
 APPLICATION_ID = 0x6C517565
@@ -51,17 +51,34 @@ def create(connection: apsw.Connection, path: str, clock: Clock) -> None:
     pragma(connection, "synchronous = FULL")
     with immediate(connection):
         if is_new(connection, path):
-            connection.execute(tables.text()).fetchall()
+            fill(connection, clock)
             pragma(connection, f"application_id = {APPLICATION_ID}")
-            connection.execute(
-                "INSERT INTO litequeue_meta (id, schema_version, settings_version) VALUES (1, ?, 1)", (VERSION,)
-            )
-            connection.execute(
-                "INSERT INTO litequeue_host (id, boot_id, lease_offset) VALUES (1, ?, 0)", (clock.boot_id(),)
-            )
 
 
-def check(connection: apsw.Connection, path: str) -> None:
+def is_there(connection: Runner) -> bool:
+    """Tell whether the file has the queue's tables, among others or alone."""
+    return any(name == f"{PREFIX}meta" for _, name, *_ in connection.execute(tables.OBJECTS).fetchall())
+
+
+def check_free(connection: Runner, path: str) -> None:
+    """Make sure that the queue's tables are there, or nothing of their names.
+
+    Raises:
+        SchemaMismatch: other things have such names.
+    """
+    names = {thing.name for thing in tables.ours(connection.execute(tables.OBJECTS).fetchall())}
+    if names and f"{PREFIX}meta" not in names:
+        raise SchemaMismatch(path, f"no queue, and {', '.join(sorted(names))}", f"nothing named {PREFIX}…")
+
+
+def fill(connection: Runner, clock: Clock) -> None:
+    """Make the tables in the open write transaction, beside whatever else is there; nothing of the file is set."""
+    connection.execute(tables.text()).fetchall()
+    connection.execute("INSERT INTO litequeue_meta (id, schema_version, settings_version) VALUES (1, ?, 1)", (VERSION,))
+    connection.execute("INSERT INTO litequeue_host (id, boot_id, lease_offset) VALUES (1, ?, 0)", (clock.boot_id(),))
+
+
+def check(connection: Runner, path: str) -> None:
     """Hold the queue's tables against the ones that this version makes.
 
     Raises:
@@ -75,6 +92,6 @@ def check(connection: apsw.Connection, path: str) -> None:
     tables.check(path, versions, connection.execute(tables.OBJECTS).fetchall())
 
 
-def check_not_shadowed(connection: apsw.Connection, path: str) -> None:
-    """Refuse temporary tables by the names of the queue's; see `tables.check_not_shadowed`."""
+def check_not_shadowed(connection: Runner, path: str) -> None:
+    """Refuse temporary tables by the names of the queue's, and triggers on those; see `tables.check_not_shadowed`."""
     tables.check_not_shadowed(path, connection.execute(tables.TEMPORARY).fetchall())

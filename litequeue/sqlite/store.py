@@ -211,14 +211,7 @@ class Store:
         self._remember(context)
         self.log.copy_back_if_due(context.connection, self._writer.patience, self._gate)
         self._end()
-        for letter in context.dead_letters:
-            _log.warning(
-                "job %s (%s) is dead: %s",
-                letter.job_id,
-                letter.kind,
-                letter.reason.partition("\n")[0],  # the traceback below it is in `last_error`
-                extra={"job_id": str(letter.job_id), "kind": letter.kind},
-            )
+        context.log_deaths()
 
     def undo(self, context: Context | None, exc: BaseException) -> BaseException:
         """Find out what an exception out of a transaction means, at whatever point it came (contract G11).

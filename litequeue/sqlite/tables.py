@@ -18,7 +18,7 @@ from litequeue.errors import SchemaMismatch
 VERSION = 1
 PREFIX = "litequeue_"
 OBJECTS = "SELECT type, name, tbl_name, sql FROM main.sqlite_schema"
-TEMPORARY = "SELECT name FROM sqlite_temp_schema"
+TEMPORARY = "SELECT name, tbl_name FROM sqlite_temp_schema"
 
 _MADE = re.compile(r"CREATE (?:UNIQUE )?(TABLE|INDEX|VIEW) (\w+)(?: ON (\w+))?")
 _BETWEEN = re.compile(r"(?:\s+|--[^\n]*\n)*")
@@ -77,15 +77,19 @@ def check(path: str, versions: Iterable[tuple[object, ...]], objects: Iterable[t
         raise SchemaMismatch(path, f"queue tables {said}", f"those of version {VERSION}")
 
 
-def check_not_shadowed(path: str, names: Iterable[tuple[object, ...]]) -> None:
-    """Refuse temporary tables by the names of the queue's: they would take what is written to those.
+def check_not_shadowed(path: str, temporary: Iterable[tuple[object, ...]]) -> None:
+    """Refuse temporary tables by the names of the queue's, which would take what is written to those; and triggers.
 
     Raises:
         SchemaMismatch: there is one among the rows of `TEMPORARY`.
     """
-    shadows = sorted(str(name) for (name,) in names if str(name).lower().startswith(PREFIX))
+    found = [(str(name), str(table).lower()) for name, table in temporary]
+    shadows = sorted(name for name, _ in found if name.lower().startswith(PREFIX))
     if shadows:
         raise SchemaMismatch(path, f"temporary tables named {', '.join(shadows)}", "none of these names")
+    triggers = sorted(name for name, table in found if table.startswith(PREFIX))
+    if triggers:
+        raise SchemaMismatch(path, f"temporary triggers on the queue's tables: {', '.join(triggers)}", "none on them")
 
 
 def ours(objects: Iterable[tuple[object, ...]]) -> frozenset[Thing]:

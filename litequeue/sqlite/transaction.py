@@ -14,14 +14,14 @@ import apsw
 
 from litequeue.errors import SchemaMismatch, UsageError
 from litequeue.lease import Holder, Lease
-from litequeue.model import ANY, Scope
-from litequeue.sqlite import leasing, settling, upkeep
+from litequeue.model import Scope
+from litequeue.sqlite import leasing
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.leasing import Attempt, Rhythm, Wish
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.savepoint import in_savepoint
 from litequeue.sqlite.turns import Round
-from litequeue.sqlite.verbs import ManyScopes, Verbs
+from litequeue.sqlite.within import Within
 
 if TYPE_CHECKING:
     from litequeue.sqlite.guard import Parameters, SQLValue
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Transaction(Verbs):
+class Transaction(Within):
     """An open write transaction. Use it only in the thread and in the `with` block that opened it."""
 
     def __init__(  # noqa: PLR0917 - only `Queue.transaction` makes one
@@ -72,20 +72,6 @@ class Transaction(Verbs):
         except UnicodeEncodeError as exc:
             raise UsageError("your SQL or its parameters hold text that UTF-8 cannot (a lone surrogate)") from exc
 
-    def check(self, lease: Lease) -> None:
-        """Make sure that a lease still holds its job, under this transaction's lock.
-
-        Raises:
-            LeaseConflict: the job is no longer this lease's.
-        """
-
-        def work(context: Context) -> None:
-            _, conflicts = settling.held(context, (lease,))
-            for conflict in conflicts.values():
-                raise conflict
-
-        self._do(work, durable=False)
-
     def attempt(self, wish: Wish, begun: Round | None) -> Attempt:
         """Lease, doing one step of what upkeep is due; for `Queue.lease_in_transaction`."""
         return self._do(lambda c: leasing.attempt(c, wish, self._holder, self._rhythm, begun), durable=False)
@@ -93,32 +79,6 @@ class Transaction(Verbs):
     def has_settled(self, lease: Lease) -> bool:
         """Tell whether this transaction has completed, failed or released the job of this lease."""
         return any(settled is lease for settled in self._context.settled)
-
-    def reap_expired(self) -> int:
-        """Take back every job whose lease has lapsed, in any scope; return how many (V11)."""
-        return self._do(lambda context: _until_done(lambda: upkeep.reap(context, upkeep.STEP)), durable=False)
-
-    def promote_due(self, scope: ManyScopes = ANY) -> int:
-        """Make every due job ready; return how many were moved (V11)."""
-        return self._in_steps(scope, upkeep.promote)
-
-    def expire_overdue(self, scope: ManyScopes = ANY) -> int:
-        """Bury every waiting job that can no longer start in time; return how many (V11)."""
-        return self._in_steps(scope, upkeep.expire)
-
-    def prune(self) -> int:
-        """Remove every finished job whose retention is over; return how many (V11)."""
-
-        def work(context: Context) -> int:
-            removed = 0
-            found = upkeep.prunable(context, None)
-            while True:
-                removed += upkeep.prune(context, found.rows)
-                if found.after is None:
-                    return removed
-                found = upkeep.prunable(context, found.after)
-
-        return self._do(work, durable=False)
 
     def finish(self) -> None:
         """End the `with` block in order: no verb works from here on.
@@ -165,10 +125,6 @@ class Transaction(Verbs):
 
         return self._do(work, durable=False)
 
-    def _in_steps(self, scope: ManyScopes, step: Callable[[Context, str | None, int], int]) -> int:
-        where = self._stored_scopes(scope)
-        return self._do(lambda context: _until_done(lambda: step(context, where, upkeep.STEP)), durable=False)
-
     def _live(self) -> Context:
         if self.is_over:
             raise UsageError("this transaction is over")
@@ -177,10 +133,3 @@ class Transaction(Verbs):
         if self._given_up is not None:
             raise UsageError(self._given_up)
         return self._context
-
-
-def _until_done(step: Callable[[], int]) -> int:
-    total = 0
-    while moved := step():
-        total += moved
-    return total

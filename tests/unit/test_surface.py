@@ -14,6 +14,7 @@ import pytest
 
 import litequeue
 from litequeue import (
+    Attached,
     Clock,
     Enqueued,
     Event,
@@ -47,7 +48,7 @@ NAMES = {
     *("doctor", "Diagnosis", "Finding", "Severity", "restore", "Copied"),
     *("Schedule", "ScheduleNotFound", "InvalidSpec", "LeadershipLost"),
     *("Completed", "Failed", "Released", "Settlement", "Exchange"),
-    *("Outbox", "Message"),
+    *("Outbox", "Message", "attach", "Attached"),
 }
 
 ENQUEUE: dict[str, object] = {
@@ -140,6 +141,8 @@ CALLS: list[tuple[Callable[..., object], dict[str, object]]] = [
             "allow_network": False,
         },
     ),
+    (litequeue.attach, {"connection": NEEDED, "scope": "default", "clock": None, "allow_network": False}),
+    (Attached.close, {}),
     (NewJob, ENQUEUE),
     (Maintenance, {"queue": NEEDED}),
     (Queue.wait, {"timeout": None, "kinds": None, "scope": None}),
@@ -150,7 +153,7 @@ CALLS: list[tuple[Callable[..., object], dict[str, object]]] = [
     (Waiter.pause, {"timeout": None}),
     (JobWaiter.wait, {"timeout": None}),
     (Waiter.interrupt, {}),
-    *((getattr(owner, name), expected) for owner in (Queue, Transaction) for name, expected in VERBS.items()),
+    *((getattr(owner, name), expected) for owner in (Queue, Transaction, Attached) for name, expected in VERBS.items()),
     *((getattr(Lease, name), expected) for name, expected in OF_A_LEASE.items()),
     (Queue.exchange, {"settlements": NEEDED, "limit": 0, **LEASING}),
     (litequeue.Completed, {"lease": NEEDED, "result": None, "then": ()}),
