@@ -8,12 +8,13 @@ Leaves out: what a step does (`sqlite/upkeep`), and when upkeep comes (`maintena
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TypeVar
 
+from litequeue import arguments
 from litequeue.model import ANY, Copied
-from litequeue.sqlite import backing_up, upkeep
+from litequeue.sqlite import backing_up, reading, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.reader import Reader
@@ -157,6 +158,14 @@ class Upkeep(Verbs):
     def wal_held_s(self) -> int:
         """For how many seconds one reader has kept the log from being copied back, by what this handle has seen."""
         return self._store.log.held_us // 1_000_000
+
+    def until_work(self, kinds: Iterable[str] | None = None, scope: ManyScopes = None) -> float:
+        """Return in how many seconds, by the handle's clock, a lease call may find something; 0 is now, infinity never.
+
+        Others' commits make it sooner. A pure read, for who moves a clock by hand.
+        """
+        where, filters = self._stored_scopes(scope), arguments.kind_filters(kinds)
+        return self._look(lambda reader: reading.until_work(reader, where, filters))
 
     def reaper_interval(self) -> float:
         """Return the setting of that name: the pause between two passes of maintenance, in seconds."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 import litequeue
+import litequeue.aio
 from litequeue import JobState
 from litequeue.testing import FakeClock
 
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from litequeue import Clock, Queue
     from litequeue.model import Scope
     from litequeue.sqlite.store import Durability
+
+pytest_plugins = ["pytester"]  # for the tests of our own plugin and of pages with tests; taken from here only
+
+# Inner runs of pytester forget the modules that they were the first to import, and a second copy of one would know
+# nothing of the files that the first one has open.
+for _name in litequeue.__all__:
+    getattr(litequeue, _name)
 
 
 class MakeQueue(Protocol):

@@ -213,6 +213,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
     has_dead = verb(Queue.has_dead, "read")
     fire_schedules = verb(Queue.fire_schedules, "upkeep")
     until_boundary = verb(Queue.until_boundary, "read")
+    until_work = verb(Queue.until_work, "read")
     pull_in = verb(Queue.pull_in, "upkeep")
     vacuum = verb(Queue.vacuum, "upkeep")
     backup = verb(Queue.backup, "upkeep")

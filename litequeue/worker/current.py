@@ -25,7 +25,7 @@ class Current(NamedTuple):
     """The same with coroutines, for an asynchronous handler."""
 
 
-_IN_A_TEST = "in a test run the task with Worker(q, tasks, until_empty=True).run()"
+_IN_A_TEST = "in a test run the task with litequeue.testing.drain(q, tasks)"
 _current: ContextVar[Current] = ContextVar("litequeue_current")
 
 

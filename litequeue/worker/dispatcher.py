@@ -37,6 +37,7 @@ from litequeue.settlement import Exchange, Failed, Released, Settlement
 from litequeue.worker.events import EventName, Events
 from litequeue.worker.heartbeat import Heartbeat
 from litequeue.worker.in_hand import InHand
+from litequeue.worker.outcomes import unstorable
 from litequeue.worker.run import Executor, Plan, Run
 
 _FIRST_RETRY_S = 0.05
@@ -285,7 +286,7 @@ class Dispatcher:
         for run, settlement in settled.items():
             error = refused.get(id(settlement))
             if error is not None and not isinstance(error, LeaseConflict):  # it cannot be stored
-                run.settlement = Failed(run.lease, f"{type(error).__name__}: {error}", retryable=False)
+                run.settlement = unstorable(run.lease, error)
                 self._again(run)
                 is_all = False
                 continue

@@ -48,13 +48,13 @@ def below(first_line: str, exc: BaseException | None) -> str:
 
 def _pieces(exc: BaseException) -> list[str]:
     try:
-        whole = traceback.TracebackException(type(exc), exc, _of_user(exc.__traceback__), limit=-_FRAMES)
+        whole = traceback.TracebackException(type(exc), exc, of_user(exc.__traceback__), limit=-_FRAMES)
         return [_clipped(piece) for piece in whole.format()]
     except BaseException as broken:  # noqa: BLE001 - it asks the exception for its message, its causes and its notes
         return [f"(its traceback cannot be shown: {_name(broken)})\n"]
 
 
-def _of_user(whole: TracebackType | None) -> TracebackType | None:
+def of_user(whole: TracebackType | None) -> TracebackType | None:
     """Leave out what the worker, and an event loop, did before they came to the handler."""
     part = whole
     while part is not None and not _is_of(part, _HANDLERS):

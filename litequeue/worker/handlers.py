@@ -132,6 +132,10 @@ class AnyTask(ABC):
     def handler(self) -> Handler:
         """How a worker runs it."""
 
+    @abstractmethod
+    def named(self, payload: object) -> dict[str, object]:
+        """Return what the payload of a job gives the function, by the names of its parameters."""
+
 
 Handling = Function | AsyncFunction | Handler | AnyTask
 

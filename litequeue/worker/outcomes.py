@@ -11,7 +11,7 @@ import inspect
 from dataclasses import dataclass
 
 from litequeue import arguments, codec
-from litequeue.errors import PayloadError, RecordError, UsageError
+from litequeue.errors import LiteQueueError, PayloadError, RecordError, UsageError
 from litequeue.lease import Duration, Lease
 from litequeue.settlement import Completed, Failed, Released, Settlement
 from litequeue.worker import errortext
@@ -51,6 +51,10 @@ class Discard(Exception):
 
     def __str__(self) -> str:
         return self.reason
+
+
+class Misfit(Discard):
+    """A task's job that its function cannot be called with: not the function's own word, so a test is told of it."""
 
 
 class Snooze(Exception):
@@ -107,9 +111,10 @@ def settlement_of_error(lease: Lease, handler: Handler, exc: BaseException) -> S
     A group that holds one exception is taken for that one; one that holds more is a failure, for good when every one
     of them is.
     """
+    verdict = verdict_in(exc)
+    if verdict is not None:
+        return _settled(lease, handler, verdict)
     leaves = _leaves(exc)
-    if len(leaves) == 1 and isinstance(leaves[0], VERDICTS):
-        return _settled(lease, handler, leaves[0])
     is_permanent = all(_is_permanent(lease, handler, leaf) for leaf in leaves)
     if isinstance(exc, BaseExceptionGroup):
         is_permanent = is_permanent or handler.is_permanent(exc)
@@ -117,8 +122,14 @@ def settlement_of_error(lease: Lease, handler: Handler, exc: BaseException) -> S
     return Failed(lease, errortext.described(exc), retryable=not is_permanent, retake_within=retake_within)
 
 
-def unstorable(lease: Lease, exc: PayloadError) -> Failed:
-    """Settle a run whose result cannot be stored: it would be the same at the next try."""
+def verdict_in(exc: BaseException) -> Retry | Discard | Snooze | None:
+    """Return the verdict that a handler has raised, alone or as all that is in a group."""
+    leaves = _leaves(exc)
+    return leaves[0] if len(leaves) == 1 and isinstance(leaves[0], VERDICTS) else None
+
+
+def unstorable(lease: Lease, exc: LiteQueueError) -> Failed:
+    """Settle a run whose result, or a job of its `then`, cannot be stored: it would be the same at the next try."""
     return Failed(lease, errortext.summary(exc), retryable=False)
 
 

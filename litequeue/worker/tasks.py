@@ -25,7 +25,7 @@ from litequeue.lease import Duration, Lease
 from litequeue.model import NewJob, OnConflict, Scope
 from litequeue.sqlite.verbs import JobId
 from litequeue.worker.handlers import AnyCall, AnyTask, Handler, Permanent, check_function, fits, is_async, signature_of
-from litequeue.worker.outcomes import Discard
+from litequeue.worker.outcomes import Misfit
 
 if TYPE_CHECKING:
     from litequeue.aio import AsyncLease
@@ -213,6 +213,18 @@ class Task(AnyTask, Generic[P, R_co]):
         """How a worker runs it."""
         return self._handler
 
+    def named(self, payload: object) -> dict[str, object]:
+        """Return what the payload of a job gives the function, by the names of its parameters; for tests and tools.
+
+        Raises:
+            UsageError: it is no payload of a task, or one that does not fit the function.
+        """
+        try:
+            args, kwargs = _arguments(payload)
+            return _named(self._signature, tuple(args), kwargs)
+        except (Misfit, TypeError) as exc:
+            raise UsageError(f"{_shown(self.function)} cannot be called with this payload: {exc}") from None
+
     def __reduce__(self) -> str | tuple[object, ...]:
         """Travel to another process by name, for the name of a decorated function is its task.
 
@@ -232,7 +244,7 @@ class Task(AnyTask, Generic[P, R_co]):
             raise UsageError(f"{_shown(self.function)} cannot be called with these arguments: {exc}{unknown}") from None
 
     def _run(self, lease: Lease) -> object:
-        args, kwargs = _arguments(lease)
+        args, kwargs = _arguments(lease.payload)
         try:
             return cast("AnyCall", self.function)(*args, **kwargs)
         except TypeError as exc:
@@ -240,7 +252,7 @@ class Task(AnyTask, Generic[P, R_co]):
             raise
 
     async def _run_async(self, lease: AsyncLease) -> object:
-        args, kwargs = _arguments(lease)
+        args, kwargs = _arguments(lease.payload)
         try:
             coroutine = cast("AnyCall", self.function)(*args, **kwargs)
             return await cast("Awaitable[object]", coroutine)
@@ -258,7 +270,7 @@ class Task(AnyTask, Generic[P, R_co]):
         if _is_in(inner, exc):
             return
         if not fits(self.function, args, kwargs) or str(exc).startswith(f"{getattr(inner, '__qualname__', None)}() "):
-            raise Discard(f"the job's arguments do not fit {_shown(self.function)}: {exc}") from exc
+            raise Misfit(f"the job's arguments do not fit {_shown(self.function)}: {exc}") from exc
 
 
 class Tasks(Mapping[str, AnyTask]):
@@ -351,8 +363,7 @@ def _check_task(function: object) -> None:
         raise UsageError.of("task", function, "a function: a method's jobs would have to carry its object")
 
 
-def _arguments(lease: Lease | AsyncLease) -> tuple[list[object], dict[str, object]]:
-    payload = lease.payload
+def _arguments(payload: object) -> tuple[list[object], dict[str, object]]:
     match payload:
         case [list() as args, dict() as kwargs]:
             return args, kwargs
@@ -361,7 +372,7 @@ def _arguments(lease: Lease | AsyncLease) -> tuple[list[object], dict[str, objec
         case None:
             return [], {}
         case _:
-            raise Discard(f"a task's payload is {_FORMS}, not {_clipped(payload)}")
+            raise Misfit(f"a task's payload is {_FORMS}, not {_clipped(payload)}")
 
 
 def _named(

@@ -17,17 +17,22 @@ PAGES = sorted((DOCS / "guide").glob("*.md"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_examples_of_a_page_run_in_their_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader who pastes one block after the other, and then types the commands, sees them work; tests in it pass."""
-    monkeypatch.chdir(tmp_path)
+def test_the_examples_of_a_page_run_in_their_order(page: Path, pytester: pytest.Pytester) -> None:
+    """A reader who pastes one block after the other, and then types the commands, sees them work; tests in it pass.
+
+    What has tests in it is a file of tests, which pytest runs with the fixtures that they ask for.
+    """
     text = page.read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert blocks
-    names: dict[str, Any] = {"__name__": "__guide__"}
-    for block in blocks:
-        exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own page
-    for test in [names[name] for name in names if name.startswith("test_")]:
-        test(tmp_path)
+    tests = re.findall(r"^ *def (test_\w+)", "".join(blocks), re.MULTILINE)
+    if tests:
+        pytester.makepyfile(test_page="\n\n".join(blocks))
+        pytester.runpytest("-p", "no:randomly").assert_outcomes(passed=len(tests))
+    else:
+        names: dict[str, Any] = {"__name__": "__guide__"}
+        for block in blocks:
+            exec(compile(block, str(page), "exec"), names)  # noqa: S102 - our own page
     for line in re.findall(r"^\$ litequeue (.*)$", text, re.MULTILINE):
         result = CliRunner().invoke(command, shlex.split(line, comments=True))
         assert result.exit_code == 0, f"{line}: {result.output}"

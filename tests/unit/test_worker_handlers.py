@@ -346,7 +346,7 @@ def test_a_running_handler_finds_its_lease_and_nobody_else_does(lease: Lease) ->
     with pytest.raises(ValueError, match=r"^$"):
         Handler(failing).call(lease)
     with pytest.raises(
-        UsageError, match=r"inside a handler or a task .*; in a test run .* until_empty=True\)\.run\(\)$"
+        UsageError, match=r"inside a handler or a task .*; in a test run .* litequeue\.testing\.drain\(q, tasks\)$"
     ):
         current_lease()
 

@@ -1,11 +1,16 @@
-"""For tests of code that uses a queue: a clock that moves by hand."""
+"""A clock that moves by hand.
+
+Owns: both of a machine's clocks and its boot, as a test has them. Invariant: nothing moves them but this object's own
+methods. Leaves out: who moves them from one due job to the next (`draining`).
+"""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 _DEFAULT_WALL_US = 1_750_000_000_000_000
 """15 June 2025, 15:06:40 UTC."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class FakeClock:
@@ -29,6 +34,10 @@ class FakeClock:
     def boot_id(self) -> str:
         """Return the identity of the present boot."""
         return self._boot_id
+
+    def now(self) -> datetime:
+        """Return the wall clock as an aware datetime, UTC: what a `run_at` is told from."""
+        return _EPOCH + timedelta(microseconds=self._wall_us)
 
     def advance(self, duration: float | timedelta) -> None:
         """Let time pass, on both clocks, by seconds or a timedelta of 0 or more."""
