@@ -33,16 +33,27 @@ def doctor(
 
     Raises:
         CannotOpen: there is no such file, or no permission to read it (with `fix`: to write it).
-        QueueBusy: a lock was not had within ten seconds.
+        QueueBusy: a lock was not had within ten seconds; with `fix`, the file is of an earlier version and in use.
     """
     real_path = opening.real_path(path)
     the_clock = clock or SystemClock()
     findings = _examined(real_path, the_clock, progress)
+    mended: list[str] = []
+    if fix and _may_mend(findings, "file.earlier"):
+        _opened(real_path, the_clock).close(release=False)
+        mended.append("moved its tables forward to this version")
+        findings = _examined(real_path, the_clock, progress)
     wanted = {finding.code for finding in findings if finding.mendable}
-    if not fix or not wanted or any(finding.code in mending.NEVER_BESIDE for finding in findings):
-        return Diagnosis(real_path, findings)
-    mended = _mend(real_path, the_clock, wanted, {finding.code for finding in findings})
-    return Diagnosis(real_path, _examined(real_path, the_clock, progress), tuple(mended))
+    if fix and _may_mend(findings, *wanted):
+        mended += _mend(real_path, the_clock, wanted, {finding.code for finding in findings})
+        findings = _examined(real_path, the_clock, progress)
+    return Diagnosis(real_path, findings, tuple(mended))
+
+
+def _may_mend(findings: tuple[Finding, ...], *codes: str) -> bool:
+    """Tell whether any of these was found, and nothing beside which the file is not written to."""
+    found = {finding.code for finding in findings}
+    return not found.isdisjoint(codes) and found.isdisjoint(mending.NEVER_BESIDE)
 
 
 def _examined(path: str, clock: Clock, progress: Progress | None) -> tuple[Finding, ...]:
@@ -51,9 +62,8 @@ def _examined(path: str, clock: Clock, progress: Progress | None) -> tuple[Findi
 
 def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[str]:
     """Do what is wanted, as far as it can be done; return a line for each thing that was."""
-    place = opening.resolve(path, create=False, mode=0o600, allow_network=False)
     done: list[str] = []
-    store = Store(place, "full", _TIMEOUT_S, clock)
+    store = _opened(path, clock)
     with Queue(store, "default") as queue:  # its opening sets the journal mode by itself
         if "file.journal" in wanted:
             done.append("set the journal mode to WAL")
@@ -80,6 +90,10 @@ def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[st
         if "log.large" in wanted and queue.checkpoint_wal() == 0:
             done.append("copied the write-ahead log back and cut it")
     return done
+
+
+def _opened(path: str, clock: Clock) -> Store:
+    return Store(opening.resolve(path, create=False, mode=0o600, allow_network=False), "full", _TIMEOUT_S, clock)
 
 
 def _write(store: Store, work: Callable[[Context], int]) -> Callable[[], int]:

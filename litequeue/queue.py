@@ -57,6 +57,9 @@ def open(
 ) -> Queue:
     """Open a queue file, creating it if it is absent (unless `create` is false).
 
+    A file of an earlier version of litequeue is moved forward to this one, in place and in one transaction: for good,
+    as earlier programs refuse it from then on.
+
     `scope` is what verbs mean that are given none. `durability` is `full` (every commit synced), `enqueue` (commits
     that enqueue, retry, cancel or change settings, and every `transaction()`) or `normal` (synced at checkpoints); see
     the contract, §7. `busy_timeout` is how long a verb waits for the locks, in seconds. `mode` is the permissions of
@@ -68,7 +71,9 @@ def open(
         CannotOpen: no such folder, no permission, a folder in its place, absent with `create=False`, or a network file
             system.
         NotAQueue: the file is something else; it was not touched.
-        SchemaMismatch: another version of the queue's tables, or changed ones; the file was not touched.
+        SchemaMismatch: a newer version of the queue's tables, or changed ones; the file was not touched.
+        QueueBusy: a lock was not had, or the file is of an earlier version and another program has it open.
+        QueueFull: there is no room to move a file of an earlier version forward.
         StorageCorrupt: SQLite found the file damaged.
         StorageLost: the log of this file was taken away while this process had it open; only another process can go on.
     """

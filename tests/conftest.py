@@ -6,12 +6,14 @@ replaces these two and has to pass the rest as it stands.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 import litequeue
 import litequeue.aio
+import make_fixture
 from litequeue import JobState
 from litequeue.testing import FakeClock
 
@@ -30,6 +32,10 @@ pytest_plugins = ["pytester"]  # for the tests of our own plugin and of pages wi
 # nothing of the files that the first one has open.
 for _name in litequeue.__all__:
     getattr(litequeue, _name)
+
+
+EARLIER = "LITEQUEUE_TESTS_BEGIN_WITH_VERSION"
+"""In the environment: of which version of the schema every file of `make_queue` is before it is opened."""
 
 
 class MakeQueue(Protocol):
@@ -78,8 +84,11 @@ def make_queue(tmp_path: Path, clock: FakeClock) -> Iterator[MakeQueue]:
         durability: Durability = "normal",
         busy_timeout: float = 10.0,
     ) -> Queue:
+        place = tmp_path / "queue.db" if path is None else path
+        if EARLIER in os.environ and not place.exists():
+            make_fixture.unpacked(int(os.environ[EARLIER]), "empty", place)
         handle = litequeue.open(
-            tmp_path / "queue.db" if path is None else path,
+            place,
             clock=the_clock if clock is None else clock,
             scope=scope,
             durability=durability,

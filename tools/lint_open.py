@@ -23,7 +23,7 @@ ALLOWED = {
     ("clock.py", "_boot_id"): "reads the kernel's boot id under /proc",
     ("sqlite/filesystem.py", "kind_of"): "reads the kernel's mount table under /proc",
     ("sqlite/partial.py", "sync_folder"): "opens a folder, to sync what was moved into it",
-    ("sqlite/gate.py", "_holders"): "reads the kernel's table of locks under /proc",
+    ("sqlite/gate.py", "lockers"): "reads the kernel's table of locks under /proc",
     ("sqlite/gate.py", "_is_at_work"): "reads the state of a process under /proc",
     ("sqlite/kqueue.py", "Kqueue.arm"): "copies a descriptor of a bell, a sidecar that SQLite never locks",
     ("sqlite/gate.py", "open_sidecar"): "opens `<file>-lock`, `-bell` or `-done`, sidecars that SQLite never locks",

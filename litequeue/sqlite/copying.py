@@ -83,7 +83,7 @@ def finish(made: str, path: str) -> int:
 
     Raises:
         StorageCorrupt: SQLite finds it damaged, so its source is.
-        NotAQueue, SchemaMismatch: it is no queue of this version.
+        NotAQueue, SchemaMismatch: it is no queue, or one of a newer version.
     """
     patience = Patience()
     patience.deadline = time.monotonic() + _TIMEOUT_S
@@ -92,7 +92,7 @@ def finish(made: str, path: str) -> int:
         pragma(connection, "locking_mode = EXCLUSIVE")  # no shared memory: nobody else opens it
         if schema.is_new(connection, path):
             raise NotAQueue(path, "it is empty")
-        schema.check(connection, path)
+        schema.check(connection, path, or_earlier=True)
         use_wal(connection, path)
         pragma(connection, "synchronous = FULL")
         with immediate(connection):

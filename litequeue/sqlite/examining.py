@@ -20,7 +20,7 @@ from litequeue.diagnosis import Finding, Severity
 from litequeue.errors import CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
 from litequeue.model import JobState
 from litequeue.settings import MAX_WEIGHT, SPECS, Settings, check
-from litequeue.sqlite import examining_schedules, invariants, schema, settings_table
+from litequeue.sqlite import examining_schedules, invariants, schema, settings_table, tables
 from litequeue.sqlite.connection import pragma, why_not
 from litequeue.sqlite.failures import translate
 from litequeue.sqlite.findings import Tally
@@ -80,33 +80,34 @@ def examine_file(path: str, clock: Clock, log_limit_bytes: int, progress: Progre
     return tally.findings()
 
 
-def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: Progress | None = None) -> bool:
+def examine(connection: apsw.Connection, clock: Clock, tally: Tally, progress: Progress | None = None) -> int | None:
     """Look everything over that a connection can see; what cannot be read is a finding as well.
 
-    Tells whether it is a queue whose tables can be looked at.
+    Returns the version of the queue's tables, `None` when there are none that can be looked at. The rows of an earlier
+    version are not looked at: its statements are gone.
 
     Raises:
         apsw.BusyError: a lock was not had.
     """
     with _readable(tally, "the header"):
         _integrity(connection, tally)
-    is_queue = False
+    version = None
     with _readable(tally, "the schema"):
-        is_queue = _schema(connection, tally)
-    if is_queue:
+        version = _schema(connection, tally)
+    if version == tables.VERSION:
         with _readable(tally, "the settings"):
             _settings(connection, tally)
         _Walk(connection, clock, tally, progress).run()
-    return is_queue
+    return version
 
 
 def _look_inside(path: str, clock: Clock, tally: Tally, progress: Progress | None) -> None:
     try:
         with visit(path) as connection:
-            is_queue = examine(connection, clock, tally, progress)
+            version = examine(connection, clock, tally, progress)
             with _readable(tally, "the sizes"):
-                if is_queue:
-                    describe(connection, tally)
+                if version is not None:
+                    describe(connection, tally, version)
     except NotAQueue as exc:
         tally.add("file.foreign", exc.reason)
     except StorageCorrupt as exc:
@@ -278,21 +279,24 @@ def _integrity(connection: apsw.Connection, tally: Tally) -> None:
             tally.add("file.index" if _OF_AN_INDEX.search(str(said)) else "file.integrity", " ".join(str(said).split()))
 
 
-def _schema(connection: apsw.Connection, tally: Tally) -> bool:
-    """Hold the schema against this version's; tell whether there is a queue whose rows can be looked at."""
+def _schema(connection: apsw.Connection, tally: Tally) -> int | None:
+    """Hold the schema against that of its version; return the version, if there is a queue to look at."""
     path = connection.filename or "the file"
+    version = None
     try:
         if schema.is_new(connection, path):
             tally.add("file.empty")
-            return False
-        schema.check(connection, path)
+            return None
+        version = schema.version_of(connection, path)
+        if version != tables.VERSION:
+            tally.add("file.earlier", f"schema version {version}, which opening it moves to version {tables.VERSION}")
+        schema.check(connection, path, or_earlier=True)
     except (NotAQueue, StorageCorrupt) as exc:
         tally.add("file.foreign", exc.reason if isinstance(exc, NotAQueue) else str(exc))
-        return False
+        return None
     except SchemaMismatch as exc:
         tally.add("file.schema", f"found {exc.found}, expected {exc.expected}")
-        return "version" not in exc.found
-    return True
+    return version
 
 
 def _settings(connection: apsw.Connection, tally: Tally) -> None:

@@ -38,6 +38,11 @@ CATALOGUE: dict[str, Sort] = {
         "an index holds nothing but copies of what stands in its table, from which it is made anew",
     ),
     "file.schema": Sort(_PROBLEM, "the queue's tables are not those of this version"),
+    "file.earlier": Sort(
+        _WARNING,
+        "the file is of an earlier version, so its jobs were not looked at",
+        "opening it as a queue moves its tables forward in one transaction, with all that they hold",
+    ),
     "file.encoding": Sort(_PROBLEM, "the file's text is not UTF-8"),
     "file.journal": Sort(
         _WARNING,

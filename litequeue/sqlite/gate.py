@@ -115,7 +115,7 @@ class Gate:
         if self._descriptor is None or fcntl is None:
             return False
         inode = os.fstat(self._descriptor).st_ino
-        return any(_is_at_work(pid) for pid in _holders(inode))
+        return any(_is_at_work(pid) for pid in lockers(inode, "FLOCK", "WRITE"))
 
     def leave(self) -> None:
         """End the turn; without one this does nothing."""
@@ -176,14 +176,17 @@ def _leave_line(descriptor: int) -> None:
             ofd.unlock(descriptor, _FIRST_IN_LINE, 1)
 
 
-def _holders(inode: int) -> list[int]:
-    """Return who has a file as a whole to itself. Source: proc(5); in a container only its own processes are there."""
+def lockers(inode: int, sort: str, mode: str) -> list[int]:
+    """Return who has such a lock on a file: `FLOCK` or `POSIX`, `READ` or `WRITE`; nobody where it is not told.
+
+    Source: proc(5), `/proc/locks`; in a container only its own processes are there.
+    """
     try:
         with open(_LOCKS, encoding="ascii") as table:
             rows = [line.split() for line in table]
     except OSError:
         return []
-    own = [row for row in rows if row[1] == "FLOCK" and row[3] == "WRITE"]
+    own = [row for row in rows if (row[1], row[3]) == (sort, mode)]
     return [int(row[4]) for row in own if row[5].rpartition(":")[2] == str(inode)]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 import warnings
 from dataclasses import replace
 from typing import cast
@@ -19,13 +20,14 @@ from litequeue.clock import Clock
 from litequeue.errors import CannotOpen, NotAQueue, StorageCorrupt, StorageLost
 from litequeue.settings import Settings
 from litequeue.sqlite import connection as connections
-from litequeue.sqlite import filesystem, presence, schema
+from litequeue.sqlite import filesystem, migrating, presence, schema
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.failures import meaning
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.result_codes import damaged
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.tables import EarlierVersion
 
 _LEAST_BYTES = 512
 _log = logging.getLogger("litequeue")
@@ -86,12 +88,30 @@ def real_path(path: str | os.PathLike[str]) -> str:
 
 
 def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, deadline: float) -> None:
-    """Open one connection; under the gate, which the caller holds.
+    """Open one connection, and move the tables of an earlier version forward before; the caller holds the gate.
 
     Raises:
         CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, QueueBusy: see contract §6.
+        QueueFull: there is no room to move the tables forward.
     """
     channel.patience.deadline = deadline
+    is_refused = False
+    while not _is_open(channel, place, clock, create=create):
+        if is_refused:  # it was in use, and not by somebody who had just moved it
+            raise migrating.in_use(place.path)
+        is_refused = presence.is_attended(place) or not _is_moved(place, deadline)
+
+
+def _is_open(channel: Channel, place: Place, clock: Clock, *, create: bool) -> bool:
+    """Open one connection, unless the file is of an earlier version."""
+    try:
+        _open(channel, place, clock, create=create)
+    except EarlierVersion:
+        return False
+    return True
+
+
+def _open(channel: Channel, place: Place, clock: Clock, *, create: bool) -> None:
     refuse_cut_off(place.path)
     is_absent = create and not os.path.lexists(place.path)
     if is_absent:
@@ -117,6 +137,17 @@ def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, 
             raise
         raise why from exc
     channel.connection = connection
+
+
+def _is_moved(place: Place, deadline: float) -> bool:
+    """Move the tables forward; tell whether that was done, or may be tried again."""
+    try:
+        return migrating.move_forward(place, deadline) or time.monotonic() < deadline
+    except Exception as exc:
+        why = refusal(exc, place.path)
+        if why is exc:
+            raise
+        raise why from exc
 
 
 def refuse_cut_off(path: str) -> None:

@@ -43,7 +43,7 @@ def restore(
 
     Raises:
         CannotOpen: the source cannot be read, the target cannot be written, or holds jobs and is not to be overwritten.
-        NotAQueue, SchemaMismatch, StorageCorrupt: one of the two is no queue of this version, or is damaged.
+        NotAQueue, SchemaMismatch, StorageCorrupt: one of the two is no queue, one of a newer version, or damaged.
         QueueBusy: somebody has the target open.
         QueueFull: no room.
     """
@@ -72,7 +72,7 @@ def _take(path: str, made: str, target: str, progress: Progress | None) -> None:
             connection.execute("BEGIN")
             if schema.is_new(connection, path):
                 raise NotAQueue(path, "it is empty")
-            schema.check(connection, path)
+            schema.check(connection, path, or_earlier=True)
         except (apsw.Error, UnicodeDecodeError) as exc:
             raise opening.refusal(exc, path) from exc
         copying.copy_out(connection, made, path, target, progress)
@@ -108,7 +108,7 @@ def _target(path: str) -> Iterator[apsw.Connection]:
     with copying.closing(connection, keep_log=has_log):
         try:
             if not schema.is_new(connection, path):
-                schema.check(connection, path)
+                schema.check(connection, path, or_earlier=True)
         except (apsw.Error, UnicodeDecodeError) as exc:
             raise _moved_away(opening.refusal(exc, path)) from exc
         except LiteQueueError as exc:

@@ -1,7 +1,8 @@
 """The queue's tables: made once, checked at every open.
 
 Invariants: a new file gets all of its tables in one transaction or none; a file that is something else is not touched;
-queue tables that differ from `schema.sql` in anything, foreign indexes and triggers included, are refused.
+queue tables that differ in anything from `schema.sql`, or from that of the earlier version that they say they are,
+foreign indexes and triggers included, are refused. Leaves out: how an earlier version becomes this one (`migrating`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from litequeue.clock import Clock
 from litequeue.errors import NotAQueue, SchemaMismatch, StorageCorrupt
 from litequeue.sqlite import tables
 from litequeue.sqlite.connection import PAGE_BYTES, Runner, check_encoding, immediate, pragma, use_wal
-from litequeue.sqlite.tables import PREFIX, VERSION
+from litequeue.sqlite.tables import PREFIX
 
 APPLICATION_ID = 0x6C517565
 """`lQue`, in the header of files that hold nothing but a queue."""
@@ -74,22 +75,38 @@ def check_free(connection: Runner, path: str) -> None:
 def fill(connection: Runner, clock: Clock) -> None:
     """Make the tables in the open write transaction, beside whatever else is there; nothing of the file is set."""
     connection.execute(tables.text()).fetchall()
-    connection.execute("INSERT INTO litequeue_meta (id, schema_version, settings_version) VALUES (1, ?, 1)", (VERSION,))
+    meta = "INSERT INTO litequeue_meta (id, schema_version, settings_version) VALUES (1, ?, 1)"
+    connection.execute(meta, (tables.VERSION,))
     connection.execute("INSERT INTO litequeue_host (id, boot_id, lease_offset) VALUES (1, ?, 0)", (clock.boot_id(),))
 
 
-def check(connection: Runner, path: str) -> None:
-    """Hold the queue's tables against the ones that this version makes.
+def version_of(connection: Runner, path: str) -> int:
+    """Return which version a file's tables say they are.
 
     Raises:
-        SchemaMismatch: another version, or tables, indexes, triggers or views that differ.
+        SchemaMismatch: a newer or unknown one.
     """
     check_encoding(connection, path)
     try:
         versions = connection.execute("SELECT schema_version FROM litequeue_meta").fetchall()
     except apsw.SQLError as exc:
-        raise SchemaMismatch(path, f"a queue whose version cannot be read ({exc})", f"version {VERSION}") from exc
-    tables.check(path, versions, connection.execute(tables.OBJECTS).fetchall())
+        known = f"version {tables.VERSION}"
+        raise SchemaMismatch(path, f"a queue whose version cannot be read ({exc})", known) from exc
+    return tables.version_of(path, versions)
+
+
+def check(connection: Runner, path: str, *, or_earlier: bool = False) -> int:
+    """Hold the queue's tables against the ones that their version makes; return that version.
+
+    Raises:
+        EarlierVersion: they are whole, but of an earlier version; with `or_earlier` they will do.
+        SchemaMismatch: a newer or unknown version, or tables, indexes, triggers or views that differ.
+    """
+    version = version_of(connection, path)
+    tables.check_objects(path, version, connection.execute(tables.OBJECTS).fetchall())
+    if not or_earlier:
+        tables.refuse_earlier(path, version)
+    return version
 
 
 def check_not_shadowed(connection: Runner, path: str) -> None:

@@ -1,4 +1,4 @@
--- The queue's tables, version 1. Every name begins with litequeue_, so that they can live beside an application's own.
+-- The queue's tables, version 2. Every name begins with litequeue_, so that they can live beside an application's own.
 -- Times are µs since the epoch; lease_deadline is by the lease clock. State codes: 0 pending, 1 leased, 2 completed,
 -- 3 retryable, 4 dead, 5 scheduled, 6 cancelled. Do not write to these tables by hand: no guarantee survives it.
 

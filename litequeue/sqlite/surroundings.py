@@ -56,8 +56,8 @@ def look_around(path: str, tally: Tally, log_limit_bytes: int) -> None:
     _disk(os.path.dirname(path), tally)
 
 
-def describe(connection: apsw.Connection, tally: Tally) -> None:
-    """Tell how the file is built and by what it is read.
+def describe(connection: apsw.Connection, tally: Tally, version: int) -> None:
+    """Tell how the file is built and by what it is read; its limit only where the settings are this version's.
 
     Raises:
         apsw.Error: it cannot be read.
@@ -71,7 +71,7 @@ def describe(connection: apsw.Connection, tally: Tally) -> None:
     (others,) = connection.execute(SQL.others).fetchall()[0]
     if others or _number(connection, "application_id") != APPLICATION_ID:
         tally.add("file.application", f"{others} tables of its own")
-    tally.add("file.sqlite", f"SQLite {apsw.sqlite_lib_version()}, schema version {VERSION}")
+    tally.add("file.sqlite", f"SQLite {apsw.sqlite_lib_version()}, schema version {version}")
     page_bytes, pages = _number(connection, "page_size"), _number(connection, "page_count")
     free = _number(connection, "freelist_count")
     log_bytes = size_of(connection.filename_wal)
@@ -80,6 +80,8 @@ def describe(connection: apsw.Connection, tally: Tally) -> None:
         f"{page_bytes * pages:,} bytes in pages of {page_bytes:,}, {page_bytes * free:,} of them free; "
         f"write-ahead log {log_bytes:,} bytes",
     )
+    if version != VERSION:
+        return
     most = settings_table.read(Reader(connection, 0, 0, Settings())).max_bytes
     used = page_bytes * (pages - free)
     if most is not None and used >= _NEARLY * most:

@@ -116,18 +116,18 @@ def test_an_empty_file_becomes_a_queue_where_one_may_be_made(cli: Cli, words: li
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
-        ("UPDATE litequeue_meta SET schema_version = 99", "found schema version 99, expected version 1"),
+        ("UPDATE litequeue_meta SET schema_version = 99", "found schema version 99, expected version 2"),
         (
             "CREATE TRIGGER mine AFTER INSERT ON litequeue_job BEGIN SELECT 1; END",
-            "found queue tables with an unknown mine, expected those of version 1",
+            "found queue tables with an unknown mine, expected those of version 2",
         ),
         (
             "DROP INDEX litequeue_job_due",
-            "found queue tables without litequeue_job_due, expected those of version 1",
+            "found queue tables without litequeue_job_due, expected those of version 2",
         ),
         (
             "ALTER TABLE litequeue_host ADD COLUMN mood TEXT",
-            "found queue tables with a changed litequeue_host, expected those of version 1",
+            "found queue tables with a changed litequeue_host, expected those of version 2",
         ),
     ],
 )

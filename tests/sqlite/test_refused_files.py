@@ -9,6 +9,7 @@ import pytest
 
 import litequeue
 from litequeue import NotAQueue, SchemaMismatch
+from litequeue.sqlite import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,15 @@ _CHANGES: dict[str, tuple[tuple[str, ...], str]] = {
         "litequeue_jobs",
     ),
     "a newer version": (("UPDATE litequeue_meta SET schema_version = 999",), "999"),
-    "an older version": (("UPDATE litequeue_meta SET schema_version = 0",), "0"),
+    "a version before the first": (("UPDATE litequeue_meta SET schema_version = 0",), "0"),
+    "a version that is none": (
+        (
+            "DROP TABLE litequeue_meta",
+            "CREATE TABLE litequeue_meta (schema_version)",
+            "INSERT INTO litequeue_meta VALUES ('2')",
+        ),
+        "version 2",
+    ),
     "no version": (("DELETE FROM litequeue_meta",), "None"),
     "a version table of another shape": (
         ("DROP TABLE litequeue_meta", "CREATE TABLE litequeue_meta (a)"),
@@ -146,7 +155,7 @@ def test_changed_queue_tables_are_refused_and_left_as_they_are(
         litequeue.open(path)
     assert caught.value.path == str(path)
     assert named in caught.value.found
-    assert "version 1" in caught.value.expected
+    assert f"version {tables.VERSION}" in caught.value.expected
     assert fingerprint()[path.name] == before[path.name]
 
 

@@ -1,0 +1,148 @@
+-- The queue's tables, version 1. Every name begins with litequeue_, so that they can live beside an application's own.
+-- Times are µs since the epoch; lease_deadline is by the lease clock. State codes: 0 pending, 1 leased, 2 completed,
+-- 3 retryable, 4 dead, 5 scheduled, 6 cancelled. Do not write to these tables by hand: no guarantee survives it.
+
+-- One row: which schema this is, and a number that grows whenever a setting or the lease clock's offset changes.
+CREATE TABLE litequeue_meta (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    schema_version INTEGER NOT NULL,
+    settings_version INTEGER NOT NULL
+) STRICT;
+
+-- One row, written once a boot: the lease clock is the host's monotonic clock plus this offset.
+CREATE TABLE litequeue_host (
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    boot_id TEXT NOT NULL,
+    lease_offset INTEGER NOT NULL
+) STRICT;
+
+-- The jobs, in the order in which they are leased. A transition moves a row from one key to the next.
+CREATE TABLE litequeue_job (
+    scope TEXT NOT NULL,
+    state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 6),
+    priority INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    job_id BLOB NOT NULL,
+    kind TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    reaps INTEGER NOT NULL,
+    max_attempts INTEGER,
+    lease_generation INTEGER NOT NULL,
+    worker_id TEXT,
+    holder INTEGER,
+    leased_at INTEGER,
+    lease_deadline INTEGER CHECK ((state = 1) = (lease_deadline IS NOT NULL)),
+    beats INTEGER NOT NULL,
+    checkpoints INTEGER NOT NULL,
+    last_beat_at INTEGER,
+    not_before INTEGER CHECK ((state IN (3, 5)) = (not_before IS NOT NULL)),
+    expires_at INTEGER,
+    finished_at INTEGER CHECK ((state IN (2, 4, 6)) = (finished_at IS NOT NULL)),
+    idempotency_key TEXT,
+    events BLOB NOT NULL,
+    PRIMARY KEY (scope, state, priority, created_at, job_id)
+) WITHOUT ROWID, STRICT;
+
+-- Ready work by kind: lease filters, and the walk over the kinds that a prefix matches.
+CREATE INDEX litequeue_job_ready ON litequeue_job (scope, kind, priority, created_at, job_id)
+    WHERE state = 0;
+
+-- Held leases by deadline, over all scopes: what has lapsed; and, from the index alone, what a dead holder held.
+CREATE INDEX litequeue_job_deadline ON litequeue_job (lease_deadline, holder)
+    WHERE state = 1;
+
+-- Gated jobs by due time, within a scope: other scopes' due jobs must not hide one's own.
+CREATE INDEX litequeue_job_due ON litequeue_job (scope, not_before)
+    WHERE state IN (3, 5);
+
+-- Waiting jobs that must start by a time.
+CREATE INDEX litequeue_job_expiry ON litequeue_job (scope, expires_at)
+    WHERE expires_at IS NOT NULL AND state IN (0, 3, 5);
+
+-- One active job for each key.
+CREATE UNIQUE INDEX litequeue_job_key ON litequeue_job (scope, kind, idempotency_key)
+    WHERE idempotency_key IS NOT NULL AND state IN (0, 1, 3, 5);
+
+-- The latest completed job of a key, for the window after completion.
+CREATE INDEX litequeue_job_key_done ON litequeue_job (scope, kind, idempotency_key, finished_at)
+    WHERE idempotency_key IS NOT NULL AND state = 2;
+
+-- The payload, apart from the row that moves; and, by id, the parts of the job's key that never change.
+CREATE TABLE litequeue_body (
+    job_id BLOB PRIMARY KEY,
+    scope TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    payload BLOB NOT NULL
+) WITHOUT ROWID, STRICT;
+
+-- What the last run left, when it left anything.
+CREATE TABLE litequeue_outcome (
+    job_id BLOB PRIMARY KEY,
+    result BLOB,
+    last_error TEXT
+) WITHOUT ROWID, STRICT;
+
+-- The checkpoint of a lease that lives.
+CREATE TABLE litequeue_continuation (
+    job_id BLOB PRIMARY KEY,
+    data BLOB NOT NULL,
+    progress REAL,
+    note TEXT
+) WITHOUT ROWID, STRICT;
+
+-- The newest trigger of a key whose job is running (on_conflict = reset), by the running job.
+CREATE TABLE litequeue_rerun (
+    job_id BLOB PRIMARY KEY,
+    priority INTEGER NOT NULL,
+    not_before INTEGER,
+    expires_at INTEGER,
+    max_attempts INTEGER,
+    payload BLOB NOT NULL
+) WITHOUT ROWID, STRICT;
+
+-- Which queue handle an id stands for; ids are never used again. While it lives, the byte at the offset of its id in
+-- the sidecar <file>-lock is locked, provided that the sidecar is still the one named here (device:inode; NULL where
+-- there are no such locks). A reboot empties the table.
+CREATE TABLE litequeue_holder (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    pid INTEGER NOT NULL,
+    host TEXT NOT NULL,
+    since INTEGER NOT NULL,
+    sidecar TEXT
+) STRICT;
+
+-- The file's own settings; what is absent has its default. Durations are seconds, NULL is "forever" or "no limit".
+CREATE TABLE litequeue_setting (
+    name TEXT PRIMARY KEY,
+    value ANY
+) WITHOUT ROWID, STRICT;
+
+-- Settings of a kind, or of a prefix that ends in a colon; the longest match wins.
+CREATE TABLE litequeue_kind_setting (
+    kind TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value ANY,
+    PRIMARY KEY (kind, name)
+) WITHOUT ROWID, STRICT;
+
+-- For someone with the sqlite3 shell (only while no program uses the file through another SQLite: see the README).
+CREATE VIEW litequeue_jobs AS
+SELECT lower(hex(job_id)) AS job_id,
+    CASE scope WHEN '' THEN '(system)' ELSE scope END AS scope,
+    CASE state
+        WHEN 0 THEN 'pending' WHEN 1 THEN 'leased' WHEN 2 THEN 'completed' WHEN 3 THEN 'retryable'
+        WHEN 4 THEN 'dead' WHEN 5 THEN 'scheduled' WHEN 6 THEN 'cancelled'
+    END AS state,
+    kind,
+    priority,
+    attempts,
+    reaps,
+    worker_id,
+    idempotency_key,
+    strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', leased_at / 1000000.0, 'unixepoch') AS leased_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', not_before / 1000000.0, 'unixepoch') AS not_before,
+    strftime('%Y-%m-%dT%H:%M:%fZ', expires_at / 1000000.0, 'unixepoch') AS expires_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', finished_at / 1000000.0, 'unixepoch') AS finished_at
+FROM litequeue_job;
