@@ -66,6 +66,7 @@ class Handle:
         self._is_forking_safely = False
         self._turns_before_fork: tuple[bool, bool] | None = None
         """What the forking thread had of the two channels before the fork took them."""
+        intruders.refuse_visited(place.path)
         forks.register(self)
         intruders.keep_out(self)
         _handles.add(self)

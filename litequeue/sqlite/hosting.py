@@ -36,6 +36,7 @@ class Host:
         self._tripwire = Tripwire(place.path)
         self._checked: tuple[object, object] | None = None
         """The versions of the schemas in which the queue's tables have been found to be right."""
+        intruders.refuse_visited(place.path)
         intruders.keep_out(self)
         forks.register(self)
 

@@ -1,23 +1,27 @@
-"""The standard `sqlite3` module is not let into a queue file that this process has open.
+"""No two SQLites of one process in one queue file.
 
-Two SQLites in one process do not see each other's locks: one that writes destroys the file within a second, whatever
-else is done about it (DESIGN §3). Owns the audit hook that refuses it, which is put in with the first handle and never
-taken out, as hooks cannot be. Leaves out what tells no hook: other copies of SQLite, connections older than the queue
-handle, raw `open()`; against their mere looking there are the gate and the anchor.
+They do not see each other's locks: one that writes destroys the file within a second, whatever else is done about it
+(DESIGN §3). Owns the audit hook that refuses the standard `sqlite3` module a file that this process has open, which is
+put in with the first handle and never taken out, as hooks cannot be; and what is known of the files that
+`litequeue.dbapi` writes to through such another SQLite, which no handle is opened on as long as one of its descriptors
+is there. Leaves out what tells neither: other copies of SQLite, connections that nobody enqueues on, raw `open()`;
+against their mere looking there are the gate and the anchor.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from litequeue.errors import UsageError
+from litequeue.errors import CannotOpen, UsageError
 from litequeue.sqlite.forks import Weakly
 from litequeue.sqlite.tripwire import FILE, Identity, present
 
 _EVENT = "sqlite3.connect"
+_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
 
 
 class Guarded(Protocol):
@@ -30,6 +34,8 @@ class Guarded(Protocol):
 
 _guarded: Weakly[Guarded] = Weakly()
 _hooks: list[object] = []
+_visited: set[Identity] = set()
+"""Files that this process has written to through another SQLite."""
 
 
 def keep_out(guarded: Guarded) -> None:
@@ -40,19 +46,66 @@ def keep_out(guarded: Guarded) -> None:
         sys.addaudithook(_hook)
 
 
-def _is_guarded(path: str) -> bool:
+def visit(path: str) -> None:
+    """Note that another SQLite of this process is about to write to a queue file.
+
+    Raises:
+        UsageError: a handle of this process is on the file.
+    """
+    _refuse_guarded(path)
     file = present(path)[FILE]
-    return file is not None and any(one.is_on(file) for one in _guarded)
+    if file is not None:
+        _visited.add(file)
+
+
+def refuse_visited(path: str) -> None:
+    """Refuse to open a queue file that another SQLite of this process has written to and still has open.
+
+    Raises:
+        CannotOpen: it is so.
+    """
+    file = present(path)[FILE]
+    if file is None or file not in _visited:
+        return
+    if _has_descriptor(path):
+        reason = (
+            "this process has it open through another SQLite, on which litequeue.dbapi has enqueued, and two of them "
+            "destroy data; close all of those connections, or use another process"
+        )
+        raise CannotOpen(path, reason)
+    _visited.discard(file)
+
+
+def _has_descriptor(path: str) -> bool:
+    """Tell whether this process has a file open; where the platform does not tell, it may."""
+    for folder in _DESCRIPTORS:
+        try:
+            names = os.listdir(folder)
+            file = os.stat(path)
+        except OSError:
+            continue
+        for name in names:
+            with contextlib.suppress(OSError):  # closed meanwhile
+                if os.path.samestat(os.fstat(int(name)), file):
+                    return True
+        return False
+    return True
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:
     if event == _EVENT:
         path = _path(arguments[0])
-        if path and _is_guarded(path):
-            raise UsageError(
-                f"{path} is open as a queue in this process, where a second SQLite destroys data: use transaction() "
-                "and tx.execute(), or another process"
-            )
+        if path:
+            _refuse_guarded(path)
+
+
+def _refuse_guarded(path: str) -> None:
+    file = present(path)[FILE]
+    if file is not None and any(one.is_on(file) for one in _guarded):
+        raise UsageError(
+            f"{path} is open as a queue in this process, where a second SQLite destroys data: use transaction() "
+            "and tx.execute(), or another process"
+        )
 
 
 def _path(database: object) -> str:

@@ -19,7 +19,7 @@ from litequeue.errors import (
     StorageLost,
 )
 
-ROLLED_BACK = "; the transaction was rolled back"
+ROLLED_BACK = "the transaction was rolled back"
 
 
 class Code(IntEnum):
@@ -48,13 +48,18 @@ _CODES_OF_DAMAGE = (Code.ERROR, Code.TOOBIG, Code.CONSTRAINT, Code.MISMATCH)
 _SIGNS_OF_DAMAGE = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 
 
-def translate(code: int, reason: str, path: str) -> LiteQueueError | None:  # noqa: PLR0911 - one a kind of failure
-    """Return the error to raise instead of one with this extended code, or `None` when it is not about the storage."""
+def translate(  # noqa: PLR0911 - one a kind of failure
+    code: int, reason: str, path: str, undone: str = ROLLED_BACK
+) -> LiteQueueError | None:
+    """Return the error to raise instead of one with this extended code, or `None` when it is not about the storage.
+
+    `undone` says how far back the failure of a write has led.
+    """
     match code & 0xFF:
         case Code.BUSY | Code.LOCKED | Code.PROTOCOL:  # the last: SQLite gave up a race
             return QueueBusy(f"{path} is busy: {reason}")
         case Code.FULL:
-            return QueueFull(f"the disk is full ({path}){ROLLED_BACK}")
+            return QueueFull(f"the disk is full ({path}); {undone}")
         case Code.CORRUPT | Code.NOTADB:
             return StorageCorrupt(f"{path} is damaged: {reason}")
         case Code.CANTOPEN:
@@ -66,14 +71,14 @@ def translate(code: int, reason: str, path: str) -> LiteQueueError | None:  # no
         case Code.IOERR if code in (_IOERR_SHORT_READ, _IOERR_CORRUPTFS):
             return StorageCorrupt(f"{path} is damaged: it ends too early ({reason})")
         case Code.IOERR:
-            return StorageLost(f"input or output on {path} failed: {reason}{ROLLED_BACK}")
+            return StorageLost(f"input or output on {path} failed: {reason}; {undone}")
         case Code.ERROR if "no such table: litequeue_" in reason:
             return SchemaMismatch(path, reason, "the queue's own tables")
         case _:
             return None
 
 
-def meaning(exc: BaseException, code: int | None, path: str) -> BaseException:
+def meaning(exc: BaseException, code: int | None, path: str, undone: str = ROLLED_BACK) -> BaseException:
     """Return what an exception out of our own statements and records means: where no caller's SQL has part in it.
 
     `code` is its extended code when it is SQLite's. What these never raise, unless the file holds what no queue wrote,
@@ -83,7 +88,7 @@ def meaning(exc: BaseException, code: int | None, path: str) -> BaseException:
         return exc
     if code is None:
         return damaged(path, exc) if isinstance(exc, _SIGNS_OF_DAMAGE) else exc
-    known = translate(code, str(exc), path)
+    known = translate(code, str(exc), path, undone)
     if known is None and code & 0xFF in _CODES_OF_DAMAGE:
         return damaged(path, exc)
     return known or exc

@@ -67,9 +67,7 @@ def check_free(connection: Runner, path: str) -> None:
     Raises:
         SchemaMismatch: other things have such names.
     """
-    names = {thing.name for thing in tables.ours(connection.execute(tables.OBJECTS).fetchall())}
-    if names and f"{PREFIX}meta" not in names:
-        raise SchemaMismatch(path, f"no queue, and {', '.join(sorted(names))}", f"nothing named {PREFIX}…")
+    tables.check_free(path, connection.execute(tables.OBJECTS).fetchall())
 
 
 def fill(connection: Runner, clock: Clock) -> None:

@@ -19,6 +19,7 @@ class Statements:
     """One field a statement; what each does and why stands beside it in `statements.sql`."""
 
     settings_version: str
+    lock: str
     settings_changed: str
     settings: str
     kind_settings: str

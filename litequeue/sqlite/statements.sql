@@ -44,6 +44,10 @@ job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6) AND job.priority =
 -- One row, read when any commit came between; the settings are read again when the number differs.
 SELECT settings_version FROM litequeue_meta;
 
+-- name: lock
+-- Takes the write lock and writes nothing, in a transaction that somebody else has begun, perhaps only to read.
+UPDATE main.litequeue_meta SET settings_version = settings_version WHERE 0;
+
 -- name: settings_changed
 UPDATE litequeue_meta SET settings_version = settings_version + 1;
 

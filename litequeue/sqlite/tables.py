@@ -116,6 +116,18 @@ def check_objects(path: str, version: int, objects: Iterable[tuple[object, ...]]
         raise SchemaMismatch(path, f"queue tables {said}", f"those of version {version}")
 
 
+def check_free(path: str, objects: Iterable[tuple[object, ...]]) -> bool:
+    """Tell whether the queue's tables are not there, nor anything else of their names, of the rows of `OBJECTS`.
+
+    Raises:
+        SchemaMismatch: other things have such names.
+    """
+    names = {thing.name for thing in ours(objects)}
+    if names and f"{PREFIX}meta" not in names:
+        raise SchemaMismatch(path, f"no queue, and {', '.join(sorted(names))}", f"nothing named {PREFIX}…")
+    return not names
+
+
 def check_not_shadowed(path: str, temporary: Iterable[tuple[object, ...]]) -> None:
     """Refuse temporary tables by the names of the queue's, which would take what is written to those; and triggers.
 

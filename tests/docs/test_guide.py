@@ -16,6 +16,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted((DOCS / "guide").glob("*.md"))
 
 
+@pytest.mark.filterwarnings("ignore:this process writes")  # of an old SQLite in `sqlite3`, on the page about it
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_examples_of_a_page_run_in_their_order(page: Path, pytester: pytest.Pytester) -> None:
     """A reader who pastes one block after the other, and then types the commands, sees them work; tests in it pass.

@@ -162,6 +162,7 @@ FREE = {
     "room",
     "file_size",
     "settings_version",  # tables of one row, or of as many as there are settings
+    "lock",  # writes no row
     "settings_changed",
     "settings",
     "kind_settings",

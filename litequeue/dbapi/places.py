@@ -1,0 +1,67 @@
+"""The file that a DB-API connection is on, and whether this process may use it so.
+
+Owns the checks that come before anything is done: of the file, of this process's other
+SQLite, of the library's version.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+from litequeue.dbapi.engine import Connection, Given, borrowed
+from litequeue.errors import CannotOpen, UsageError
+from litequeue.sqlite import intruders
+
+_LEAST_SQLITE = (3, 37, 0)
+"""The first with STRICT tables. Source: sqlite.org, "STRICT Tables"."""
+_SOUND_SQLITE = (3, 51, 3)
+"""The first without the WAL-reset bug. Source: sqlite.org, "Write-Ahead Logging"."""
+_warned: set[str] = set()
+
+
+def place_of(given: Given) -> str:
+    """Return the real path of the file that a connection is on.
+
+    Raises:
+        UsageError: it is on none, or cannot be used here.
+    """
+    with borrowed(given) as connection:
+        return path_of(connection)
+
+
+def path_of(connection: Connection) -> str:
+    """Return the real path of the connection's main database.
+
+    Raises:
+        UsageError: it is in memory.
+    """
+    for _, name, path in connection.all("PRAGMA database_list"):
+        if name == "main" and isinstance(path, str) and path:
+            return os.path.realpath(path)
+    raise UsageError("the connection is to a database in memory: a queue needs a file, which its workers open too")
+
+
+def enter(connection: Connection, path: str) -> None:
+    """Make sure that this connection may write to a queue file in this process.
+
+    Raises:
+        UsageError: the process has the file open through `litequeue.open`.
+        CannotOpen: its SQLite is too old.
+    """
+    intruders.visit(path)
+    ((found,),) = connection.all("SELECT sqlite_version()")
+    version = tuple(int(part) for part in str(found).split("."))
+    if version < _LEAST_SQLITE:
+        raise CannotOpen(path, f"this connection's SQLite is {found}; {_shown(_LEAST_SQLITE)} or newer is needed")
+    if version < _SOUND_SQLITE and not _warned:
+        _warned.add(str(found))
+        warnings.warn(
+            f"this process writes to {path} through SQLite {found}, which has the WAL-reset bug (rarely, two processes "
+            f"that checkpoint at once damage the file); {_shown(_SOUND_SQLITE)} or newer has not",
+            stacklevel=5,
+        )
+
+
+def _shown(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))
