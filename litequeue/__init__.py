@@ -20,6 +20,8 @@ process, where another SQLite has the file open (DESIGN §3).
 
 from __future__ import annotations
 
+import os
+import threading
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -203,6 +205,20 @@ _HOMES: dict[str, str] = {
 """Where the names of `__all__` are; for a type checker they are imported above."""
 
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
+_loading = threading.RLock()
+"""Held while a name is loaded, and around a fork: a child that is forked in the midst of another thread's import would
+wait for the end of that for ever. The hooks of `sqlite.forks` come before: no file is opened while a fork waits for it.
+"""
+
+
+def _after_fork() -> None:
+    if _loading._is_owned():  # type: ignore[attr-defined] # noqa: SLF001 - else an interrupt has kept the fork from taking it
+        _loading.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_loading.acquire, after_in_parent=_after_fork, after_in_child=_after_fork)
+    import_module(f"{__name__}.sqlite.forks")  # now, not when a thread opens the first file in the midst of a fork
 
 if not TYPE_CHECKING:  # else every name would be taken for one of ours
 
@@ -210,7 +226,8 @@ if not TYPE_CHECKING:  # else every name would be taken for one of ours
         """Load a public name, or a module of the package, at its first use (PEP 562)."""
         home = _HOME_OF.get(name)
         if home is not None:
-            found: object = getattr(import_module(f"{__name__}.{home}"), name)
+            with _loading:
+                found: object = getattr(import_module(f"{__name__}.{home}"), name)
             globals()[name] = found
             return found
         if not name.startswith("_"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -55,3 +56,33 @@ from litequeue import *
 assert open is litequeue.open and "apsw" in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform does not fork")
+def test_a_fork_waits_for_another_threads_loading() -> None:
+    """A child forked in the midst of it would wait for ever for a thread that it lacks (§6 "use after fork")."""
+    program = """
+import os, signal, sys, threading
+import litequeue
+
+has_begun, may_go_on = threading.Event(), threading.Event()
+
+class Finder:
+    def find_spec(self, name, *_):
+        if name == "litequeue.queue":
+            has_begun.set()
+            may_go_on.wait(30)
+
+sys.meta_path.insert(0, Finder())
+os.register_at_fork(before=may_go_on.set)  # the last one to be registered is the first one to be called
+thread = threading.Thread(target=lambda: litequeue.open)
+thread.start()
+has_begun.wait(30)
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    os._exit(0 if callable(litequeue.open) else 1)
+assert os.waitpid(child, 0)[1] == 0
+thread.join()
+"""
+    subprocess.run([sys.executable, "-W", "ignore::DeprecationWarning", "-c", program], check=True, timeout=60)
