@@ -2,8 +2,8 @@
 
 Owns: `attach`, and what of a verb is other than on a `Queue`. Invariants: a verb runs only in a write transaction that
 the application has begun, each in a savepoint of its own, so one that fails leaves that transaction as it was (contract
-G11); the clock is read once a transaction (G8); nothing that one transaction has read is believed in the next; the bell
-rings after the application's commit. Leaves out: the connection (`hosting`), and hearing of the end (`joining`).
+G11); the clock is read once a transaction (G8); what was read in a part that is rolled back is not believed any more;
+the bell rings after the application's commit. Leaves out: the connection (`hosting`), and its commits (`joining`).
 """
 
 from __future__ import annotations
@@ -141,27 +141,28 @@ class Attached(Within):
             if connection.txn_state("main") != apsw.SQLITE_TXN_WRITE:
                 raise UsageError(_NO_LOCK)
             self._host.check_file()
-            following = self._follow()
             try:
+                self._follow()
                 return in_savepoint(self._joined_by(cursor), work)
             except BaseException as exc:
                 if not connection.in_transaction:
                     exc.add_note("litequeue: SQLite has rolled the whole of your transaction back")
                 raise
             finally:
-                following.listen()
+                if self._following is not None:
+                    self._following.listen()
 
     def _look(self, work: Callable[[Reader], T]) -> T:
         with self._turn() as cursor:
             connection = self._host.connection
             is_open_already = connection.in_transaction
-            if not is_open_already:
-                cursor.execute("SAVEPOINT litequeue_look")
             try:
+                if not is_open_already:
+                    cursor.execute("SAVEPOINT litequeue_look")
                 self._host.check_tables(cursor, remember=False)
                 return work(Agreement().reader(connection, cursor, self._clock))
             finally:
-                if not is_open_already:
+                if connection.in_transaction and not is_open_already:
                     bare_cursor(connection).execute("RELEASE litequeue_look")
 
     def _lease(self, wish: Wish) -> list[Lease]:  # noqa: ARG002 - whatever it is
@@ -189,8 +190,8 @@ class Attached(Within):
         finally:
             self._is_busy = False
 
-    def _follow(self) -> Following:
-        """Return what follows the transaction that is open, not hearing of the queue's own statements for now."""
+    def _follow(self) -> None:
+        """Follow the transaction that is open, without hearing of the queue's own statements for now."""
         following = self._following
         if following is not None and following.is_over:
             following.finish()
@@ -198,7 +199,6 @@ class Attached(Within):
         if following is None:
             following = self._following = Following(self._host.connection, self._doubt, self._end)
         following.pause()
-        return following
 
     def _joined_by(self, cursor: apsw.Cursor) -> Joined:
         """Return what is known of the transaction that is open, with what it says of the queue's tables now."""
@@ -236,7 +236,6 @@ class Attached(Within):
         joined, self._joined, self._following = self._joined, None, None
         if not is_committed:
             self._forget()
-        self._agreement.forget()
         if joined is not None and is_committed:
             for lease in joined.settled:
                 lease.found_settled()

@@ -76,12 +76,14 @@ class Host:
         if not schema.is_there(cursor):
             self._make_tables(cursor, clock)
         is_open_already = self.connection.in_transaction
-        cursor.execute("SAVEPOINT litequeue_look")  # a snapshot: only then all files are there
         try:
+            if not is_open_already:
+                cursor.execute("SAVEPOINT litequeue_look")  # a snapshot: only then all files are there
             self.check_tables(cursor, remember=not is_open_already)
             self._tripwire.arm()
         finally:
-            cursor.execute("RELEASE litequeue_look")
+            if self.connection.in_transaction and not is_open_already:
+                bare_cursor(self.connection).execute("RELEASE litequeue_look")
 
     def cursor(self) -> apsw.Cursor:
         """Return a fresh cursor for one verb, in which nothing of the application's has a say.

@@ -237,6 +237,21 @@ def test_a_lease_outlives_a_rollback_of_its_completion(app: apsw.Connection, att
     assert (lease.settled, worker.get(lease.job_id).state) == (True, JobState.RETRYABLE)
 
 
+def test_a_lease_that_is_lost_hears_of_it_with_the_commit(
+    app: apsw.Connection, attached: Attached, worker: Queue
+) -> None:
+    """What it was lost by may be taken back with the transaction (G1)."""
+    lease = leased(worker, app, attached)
+    for end in ("ROLLBACK", "COMMIT"):
+        app.execute("BEGIN IMMEDIATE")
+        attached.cancel(lease.job_id)
+        with pytest.raises(LeaseConflict):
+            attached.complete(lease)
+        assert not lease.lost
+        app.execute(end)
+        assert lease.lost == (end == "COMMIT")
+
+
 def test_going_back_to_a_savepoint_promises_nothing_to_a_lease(
     app: apsw.Connection, attached: Attached, worker: Queue
 ) -> None:
@@ -405,9 +420,12 @@ def test_settings_are_those_of_the_present_transaction(app: apsw.Connection, att
     assert limit() == "3,000"
     app.execute("ROLLBACK TO mine")
     assert limit() == "2,000"
-    with litequeue.attach(app) as other:
-        other.set("max_payload", 4000)
-        assert limit() == "4,000"
+    with litequeue.attach(app) as other:  # it changes them to and fro, beneath what this one has read
+        for size in (4000, 4500):
+            app.execute("SAVEPOINT mine")
+            other.set("max_payload", size)
+            assert limit() == f"{size:,}"
+            app.execute("ROLLBACK TO mine")
     app.execute("COMMIT")
     worker.set("max_payload", 5000)
     with app:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
 import apsw
 import pytest
@@ -180,7 +181,8 @@ def test_habits_of_the_connection_have_no_say_in_the_queues_statements(
     plain.exec_trace = lambda *_: True
     with litequeue.attach(app, clock=clock) as q:
         plain.execute("BEGIN IMMEDIATE")
-        job_id = q.enqueue("mail", [1, 2], idempotency_key="a").job_id
+        job_id = UUID(bytes=b"\xc7\x0ea-text-of-json")  # a text, in the JSON of SQLite
+        q.enqueue("mail", [1, 2], idempotency_key="a", job_id=job_id)
         assert q.enqueue("mail", idempotency_key="a").job_id == job_id
         with pytest.raises(litequeue.DuplicateJob):
             q.enqueue("mail", idempotency_key="a", on_conflict="raise")
@@ -225,6 +227,8 @@ def test_the_file_is_a_queue_for_everyone_else(
     queue.close()
     found = litequeue.doctor(attached.path)
     assert not [finding for finding in found.findings if finding.severity is litequeue.Severity.PROBLEM]
+    with pytest.raises(litequeue.QueueBusy):  # the application has it open
+        litequeue.restore(tmp_path / "backup", attached.path, overwrite=True)
     litequeue.restore(tmp_path / "backup", tmp_path / "restored.db")
     with litequeue.open(tmp_path / "restored.db") as restored, restored.transaction() as tx:
         assert tx.execute("SELECT count(*) FROM orders") == [(1,)]

@@ -319,6 +319,24 @@ def test_the_tables_are_made_in_the_applications_transaction_when_it_has_the_loc
         assert queue.stats().total == 1
 
 
+def test_tables_that_were_rolled_back_are_not_believed_when_the_version_of_the_schema_comes_again(
+    app: apsw.Connection,
+) -> None:
+    """The handle that was attached in that transaction looks anew (§6)."""
+    app.execute("BEGIN IMMEDIATE")
+    q = litequeue.attach(app)
+    version = app.execute("PRAGMA schema_version").fetchall()
+    app.execute("ROLLBACK")
+    tables_made = 0
+    while app.execute("PRAGMA schema_version").fetchall() != version:
+        tables_made += 1
+        app.execute(f"CREATE TABLE other_{tables_made} (x)")
+    app.execute("BEGIN IMMEDIATE")
+    with pytest.raises(UsageError, match="attach the connection anew"):
+        q.enqueue("mail")
+    app.execute("ROLLBACK")
+
+
 @pytest.mark.parametrize("before", [["BEGIN"], ["BEGIN", "SELECT * FROM orders"]], ids=str)
 def test_the_tables_are_not_made_in_a_transaction_that_has_no_lock(app: apsw.Connection, before: list[str]) -> None:
     """But where they are, such a transaction may attach, and read (issue 7)."""
