@@ -55,3 +55,14 @@ def ring_for(path: str) -> None:
             place = Place(path, mode, create=False, has_presence=False)
             bell = _bells[path] = Bell(place, place.bell_path, makes=True)
         bell.ring()
+
+
+def _start_afresh() -> None:
+    """Begin anew in a forked child: a thread that it has not may have held the lock."""
+    global _lock  # noqa: PLW0603 - there is one
+    _lock = threading.Lock()
+    _bells.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_afresh)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 
 import litequeue
 from litequeue import CannotOpen, NotAQueue, SchemaMismatch, UsageError, dbapi
-from litequeue.dbapi import places
+from litequeue.dbapi import bells, places
 from litequeue.dbapi.engine import _in_order
 from litequeue.sqlite import statements
 from litequeue.sqlite.examining import problems
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.dbapi.conftest import Connect
+    from tests.faults.children import Children, Parent
 
 pytestmark = pytest.mark.filterwarnings("ignore:this process writes")
 
@@ -322,6 +324,19 @@ def test_a_queue_is_not_opened_beside_a_connection_that_enqueues(path: str, conn
     connection.close()
     with litequeue.open(path) as queue:
         assert queue.stats().total == 2
+
+
+def _ring_in_a_fork(parent: Parent, path: str) -> None:
+    """Fork while another thread rings, and ring in the child."""
+    dbapi.ring(path)
+    with bells._lock:
+        parent.join(parent.fork(lambda: dbapi.ring(path)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this platform has no fork")
+def test_a_forked_child_rings_though_its_parent_was_about_to(path: str, processes: Children) -> None:
+    """Nobody in the child would ever let go of the lock (issue 7, item 2: forks)."""
+    processes.run(_ring_in_a_fork, path)
 
 
 def test_every_statement_runs_with_plain_places() -> None:

@@ -126,6 +126,20 @@ def test_what_is_refused_leaves_the_session_as_it_was(engine: Engine, path: str)
     assert committed(path) == (["work"], [1])
 
 
+def test_a_savepoint_that_is_rolled_back_takes_its_job_along(engine: Engine, path: str) -> None:
+    """Where SQLAlchemy begins the transaction, or a write of its own has (see the page)."""
+    with sessionmaker(engine).begin() as session:
+        session.add(Order(id=1))
+        session.flush()
+        with suppress(ArithmeticError), session.begin_nested():
+            dbapi.enqueue(session, "lost")
+            raise ArithmeticError
+        with session.begin_nested():
+            dbapi.enqueue(session, "kept")
+        assert committed(path) == ([], [])
+    assert committed(path) == (["kept"], [1])
+
+
 def test_a_connection_commits_as_it_goes_or_at_its_end(engine: Engine, path: str) -> None:
     """Both of SQLAlchemy's ways, though it has run no statement itself."""
     with engine.connect() as connection:

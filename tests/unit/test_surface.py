@@ -29,6 +29,7 @@ from litequeue import (
     Stats,
     Transaction,
     Waiter,
+    dbapi,
     testing,
 )
 
@@ -252,6 +253,13 @@ def test_the_records_have_their_fields() -> None:
     assert [field.name for field in fields(Exchange)] == ["leases", "retaken", "refused", "dead"]
     assert {"reaped", "promoted", "expired", "pruned"} < {field.name for field in fields(MaintenanceReport)}
     assert {"counts", "by_kind", "oldest_ready_at"} < {field.name for field in fields(Stats)}
+
+
+def test_an_application_enqueues_by_the_same_arguments() -> None:
+    """On its own connection, and with a clock where a handle has one (issue 7, item 2)."""
+    own = {"connection": NEEDED, "clock": None}
+    assert parameters(dbapi.enqueue) == {**parameters(Queue.enqueue), "scope": "default", **own}
+    assert parameters(dbapi.enqueue_many) == {**parameters(Queue.enqueue_many), "scope": "default", **own}
 
 
 def test_a_clock_has_three_methods_and_the_fake_one_moves_each() -> None:
