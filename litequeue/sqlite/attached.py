@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -97,7 +98,7 @@ class Attached(Within):
         self._host = host
         self._clock = clock
         self._agreement = Agreement()
-        self._room = Room(host.place.folder, self._owed_bytes)
+        self._room = Room(host.place.folder, partial(_owed_bytes, host, clock))
         self._bell = Bell(host.place, host.place.bell_path, makes=True)
         self._done_bell = Bell(host.place, host.place.done_path, makes=False)
         self._joined: Joined | None = None
@@ -261,9 +262,10 @@ class Attached(Within):
         self._bell.close()
         self._done_bell.close()
 
-    def _owed_bytes(self) -> int:
-        """By how much the file is to grow when the log is copied back."""
-        return Log(self.path, self._clock).owed_bytes(bare_cursor(self._host.connection))
+
+def _owed_bytes(host: Host, clock: Clock) -> int:
+    """By how much the file is to grow when the log is copied back."""
+    return Log(host.place.path, clock).owed_bytes(bare_cursor(host.connection))
 
 
 def _no_holder(_: Context) -> int:

@@ -253,7 +253,8 @@ def host_of(connection: object, *, allow_network: bool) -> Host:
     """
     bounds = "an open apsw.Connection"
     if not isinstance(connection, apsw.Connection):
-        raise UsageError.of("connection", connection, bounds)
+        hint = "for sqlite3, SQLAlchemy and Django there is litequeue.dbapi"
+        raise UsageError.of("connection", connection, bounds, hint)
     try:
         path = None if connection.is_async else connection.db_filename("main")
     except apsw.ConnectionClosedError as exc:

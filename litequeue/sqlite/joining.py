@@ -83,6 +83,7 @@ class Following:
         self.pause()
         self._connection.set_rollback_hook(None, id=self)
         self._end(is_committed)
+        del self._connection, self._doubt, self._end  # this is known to itself, and would keep them until a collection
 
     @property
     def _has_new_data(self) -> bool:

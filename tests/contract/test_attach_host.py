@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
@@ -148,6 +150,28 @@ def test_no_callback_of_ours_outlives_a_transaction(
         count = len(taken)
         app.execute("SELECT 1").fetchall()
         assert len(taken) == count
+
+
+def test_the_connection_ends_with_its_last_user(tmp_path: Path) -> None:
+    """Nothing of ours keeps it alive until a collection of garbage: SQLite's last one out copies the log back."""
+    gc.disable()
+    try:
+        connection = apsw.Connection(str(tmp_path / "app.db"))
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        known = weakref.ref(connection)
+        q = litequeue.attach(connection)
+        for end in ("COMMIT", "ROLLBACK"):
+            connection.execute("BEGIN IMMEDIATE")
+            q.enqueue("mail")
+            connection.execute(end)
+        q.stats()
+        del q
+        assert known() is connection
+        del connection
+        assert known() is None
+        assert not (tmp_path / "app.db-wal").exists()
+    finally:
+        gc.enable()
 
 
 def strange(connection: apsw.Connection) -> None:

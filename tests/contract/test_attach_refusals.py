@@ -21,6 +21,7 @@ from litequeue import (
     StorageLost,
     UsageError,
 )
+from litequeue.sqlite import tables as tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -275,6 +276,26 @@ def test_tables_of_another_version_or_changed_ones_are_not_attached(
         litequeue.attach(app)
     assert not app.in_transaction
     attached.close()
+
+
+@pytest.mark.parametrize("version", range(1, tables_of.VERSION))
+def test_tables_of_an_earlier_version_want_to_be_opened_first(
+    app: apsw.Connection, tmp_path: Path, version: int
+) -> None:
+    """They are moved forward by `litequeue.open`, which the message says, and not in the application's transaction."""
+    for statement in tables_of.statements(version):
+        app.execute(statement)
+    app.execute("INSERT INTO litequeue_meta (id, schema_version, settings_version) VALUES (1, ?, 1)", (version,))
+    app.execute("INSERT INTO litequeue_host (id, boot_id, lease_offset) VALUES (1, 'boot', 0)")
+    with pytest.raises(SchemaMismatch, match=r"litequeue\.open"):
+        litequeue.attach(app)
+    assert app.execute("SELECT schema_version FROM litequeue_meta").fetchall() == [(version,)]
+    app.close()
+    litequeue.open(tmp_path / "queue.db").close()
+    app = apsw.Connection(str(tmp_path / "queue.db"))
+    with litequeue.attach(app) as q:
+        assert q.stats().total == 0
+    app.close()
 
 
 def test_something_else_by_the_names_of_the_queue_is_left_alone(app: apsw.Connection) -> None:
