@@ -17,6 +17,7 @@ from litequeue.errors import LeaseConflict, UsageError
 from litequeue.lease import MAX_LEASE_S, Duration, Lease
 from litequeue.model import (
     ANY,
+    SYSTEM,
     Enqueued,
     Job,
     JobState,
@@ -426,4 +427,5 @@ def _state(value: object) -> JobState:
 def _place(job: object) -> reading.Place:
     if not isinstance(job, Job):
         raise UsageError.of("after", job, "a Job: the last of the page before")
-    return storable_scope(job.scope), int(job.state), job.priority, job.created_at, job.job_id.bytes
+    scope = "" if job.scope is SYSTEM else str(job.scope)  # reserved ones too: it was found there
+    return scope, int(job.state), job.priority, job.created_at, job.job_id.bytes

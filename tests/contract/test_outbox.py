@@ -211,6 +211,22 @@ def test_a_dead_message_blocks_its_key_until_it_is_retried(queue: Queue, outbox:
     assert outbox.dead() == []
 
 
+def test_the_dead_are_told_of_page_by_page(queue: Queue, outbox: Outbox) -> None:
+    """The last message of a page leads to the next one, there and in a list of everything (V13)."""
+    queue.enqueue("work")
+    ids = put(queue, outbox, *((None, number) for number in range(5)))
+    for lease in held(queue, outbox):
+        lease.fail("no such address", retryable=False)
+    found, last = [], None
+    while page := outbox.dead(limit=2, after=last):
+        found += [job.job_id for job in page]
+        last = page[-1]
+    assert found == ids
+    first, *others = queue.list(scope=ANY, limit=100)
+    assert queue.list(scope=ANY, limit=100, after=first) == others
+    assert queue.list(scope=ANY, limit=100, after=others[0]) == others[1:]
+
+
 @pytest.mark.parametrize("state", ["dead", "ready", "held", "waiting out its back-off", "behind another"])
 def test_a_discarded_message_is_never_delivered_and_its_key_goes_on(queue: Queue, outbox: Outbox, state: str) -> None:
     """Whatever it was doing; a handler that has it is refused when it says that it is done (V9, G1)."""
