@@ -2,6 +2,7 @@
 
     python tools/crash.py --kills 1000
     python tools/crash.py --kills 1000 --restricted
+    python tools/crash.py --kills 1000 --applications
     python tools/crash.py --kills 40 --control no-fence
 
 Workers lease, work, verify and end their leases in every way there is, on one file for each durability mode. Each is
@@ -10,6 +11,10 @@ within a commit, in a checkpoint, while opening or closing; some are stopped unt
 then speak. Some jobs kill every worker that takes them. With `--restricted` jobs are in several scopes, which are
 served in turn, limits hold some back, an operator pauses some, and schedules make some. Then the rest is worked off in
 peace, and the journals of all processes, the event logs and the file are held against the contract (`harness.checker`).
+
+With `--applications` half of the processes are applications whose rows and jobs commit together, in each way that there
+is, and the others work on the jobs: a row and its job are both there or neither, and nothing is leased before the
+commit (`applying.verdict`).
 """
 
 from __future__ import annotations
@@ -39,14 +44,17 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the harness; return the exit status."""
+    from applying import running  # noqa: PLC0415
     from killing import unrestrained  # noqa: PLC0415
     from killing.sabotage import CONTROLS  # noqa: PLC0415
     from killing.verdict import judge_file  # noqa: PLC0415
     from working import sabotage  # noqa: PLC0415
 
-    every = {**CONTROLS, **sabotage.CONTROLS, **unrestrained.CONTROLS}
+    every = {**CONTROLS, **sabotage.CONTROLS, **unrestrained.CONTROLS, **running.CONTROLS}
     parser = report.parser("kill and stop workers until a promise breaks", every)
     options = _options(parser, arguments)
+    if options.applications is not None:
+        return running.run(parser, options)
     known = {**(sabotage.CONTROLS if options.workers_of else CONTROLS)}
     if options.restricted:
         known |= unrestrained.CONTROLS
@@ -106,7 +114,8 @@ def _crews(options: argparse.Namespace, seed: int, folder: Path) -> Iterator[Cre
 
 
 def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    from killing.worker import Durability  # noqa: PLC0415 - the environment comes first
+    from applying.orders import Way  # noqa: PLC0415 - the environment comes first
+    from killing.worker import Durability  # noqa: PLC0415
     from litequeue.worker.worker import Mode  # noqa: PLC0415
 
     modes = get_args(Durability)
@@ -132,6 +141,14 @@ def _options(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -
         "--restricted",
         action="store_true",
         help="let limits, pauses, schedules and weights be in force, and jobs be in several scopes",
+    )
+    parser.add_argument(
+        "--applications",
+        nargs="*",
+        choices=get_args(Way),
+        metavar="WAY",
+        help="let applications commit rows and jobs together in these ways (outbox, lease-in-transaction, attach, "
+        "dbapi; default: all), a file for each with each durability, beside workers",
     )
     return parser.parse_args(arguments)
 

@@ -18,6 +18,10 @@ pytestmark = pytest.mark.slow
 HARNESS = Path(__file__).parent.parent.parent / "tools" / "crash.py"
 
 
+WAYS = ("outbox", "lease-in-transaction", "attach", "dbapi")
+"""In which an application may commit its rows and its jobs together."""
+
+
 def _run(*arguments: str) -> tuple[int, dict[str, object]]:
     """Run the harness in a process of its own; return its exit status and what it tells."""
     command = [sys.executable, str(HARNESS), "--json", "--seed", "1", *arguments]
@@ -137,10 +141,43 @@ def test_a_queue_that_does_not_keep_to_its_restrictions_is_found_out(control: st
     assert any(promise in cast("str", row["broken"]) for row in _table(told, "what the checker found"))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_applications_and_workers_that_are_killed_break_no_promise(way: str) -> None:
+    """A row and its job are both there or neither, and nothing is leased before the commit (V14, G2, G3, G4, G6)."""
+    status, told = _run("--kills", "30", "--durability", "normal", "--applications", way)
+    assert told["broken"] == []
+    assert status == 0
+    killed = _table(told, "processes killed")
+    assert sum(cast("int", row[f"{way}/normal"]) for row in killed) >= 30
+    figures = {row["figure"]: cast("int", row[f"{way}/normal"]) for row in _table(told, "what happened")}
+    assert figures["done or delivered"] >= figures["orders"] > 0
+
+
+@pytest.mark.parametrize(
+    ("control", "way", "promise"),
+    [
+        *(("row-alone", way, "both in the file, or neither (V14)") for way in WAYS),
+        *(("job-first", way, "nothing is leased before the commit of the row that it is about (V14)") for way in WAYS),
+        ("lease-alone", "lease-in-transaction", "leaves no trace of the lease (V14, G6)"),
+        ("keyless", "outbox", "the first deliveries of a key are in the order of its commits (G4)"),
+        ("told-late", "outbox", "each message is delivered at least once (G3)"),
+    ],
+)
+def test_an_application_that_is_written_wrong_is_found_out(control: str, way: str, promise: str) -> None:
+    """Its rows and jobs commit apart, or what is done about them is: the run has to end with 1 and say so."""
+    only = ("--durability", "normal", "--applications", way)
+    status, told = _run("--kills", "40", *only, "--control", control)
+    assert status == 1
+    assert any(promise in cast("str", row["broken"]) for row in _table(told, "what the checker found"))
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
         ("--control", "early-settlement"),
+        ("--control", "keyless", "--applications", "attach"),
+        ("--control", "no-fence", "--applications"),
+        ("--applications", "--restricted"),
         ("--control", "double-lease", "--workers-of", "threads"),
         ("--control", "uncounted"),
     ],

@@ -1,0 +1,1 @@
+"""Applications whose rows and jobs commit together, killed beside workers."""
