@@ -25,10 +25,14 @@ MAX_SCHEDULE_CHARS = 200
 """Of the name of a schedule: a key that has it in it has a boundary too."""
 MAX_OUTBOX_CHARS = 200
 """Of the name of an outbox: its scope has it in it."""
+MIN_ID_DIGITS = 4
+"""Fewer of an id are no beginning of one, but a typing mistake."""
+ID_DIGITS = 32
 RESERVED_PREFIX = "litequeue:"
 """Of scopes and idempotency keys: such ones are the queue's own."""
 
 _UNSTORABLE = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_ID_DIGITS = re.compile(f"[0-9a-f]{{{MIN_ID_DIGITS},{ID_DIGITS}}}", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TEXT_BOUNDS = f"1 to {MAX_TEXT_CHARS} characters without control characters or lone surrogates"
 
@@ -170,6 +174,18 @@ def job_id(argument: str, value: object) -> UUID:
             pass
     hint = "give its .job_id" if hasattr(value, "job_id") else ""
     raise UsageError.of(argument, value, "a UUID or the text of one", hint)
+
+
+def id_digits(argument: str, value: object) -> str:
+    """Return the hex digits that an id, or its beginning, consists of: 4 to 32, in lower case.
+
+    Raises:
+        UsageError: fewer, more, or something else than these and dashes.
+    """
+    digits = value.replace("-", "").lower() if isinstance(value, str) else ""
+    if _ID_DIGITS.fullmatch(digits):
+        return digits
+    raise UsageError.of(argument, value, f"a job id, or {MIN_ID_DIGITS} to {ID_DIGITS} hex digits that it begins with")
 
 
 def timeout_s(argument: str, value: object) -> float:

@@ -226,6 +226,7 @@ class AsyncVerbs(Shell[V_co]):
     waiting_messages = verb(Verbs.waiting_messages, "read")
 
     get = verb(Verbs.get, "read")
+    find = verb(Verbs.find, "read")
     list = verb(Verbs.list, "read")
     stats = verb(Verbs.stats, "read")
     settings = verb(Verbs.settings, "read")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import shlex
 import sys
 
@@ -63,6 +64,8 @@ class Root(Group):
         Raises:
             click.ClickException: with the line and the status to end with.
         """
+        if os.environ.get("NO_COLOR"):  # https://no-color.org: set, and not empty
+            ctx.color = False
         try:
             with messages():
                 return super().invoke(ctx)

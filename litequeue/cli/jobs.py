@@ -15,11 +15,13 @@ import click
 from litequeue import Job, JobState, Queue, rules
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse, fail_quietly, nothing_to_do
+from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
 from litequeue.cli.input import many_scopes, scope_options
 from litequeue.cli.jsonable import dumps, job_form
 from litequeue.cli.listing import job_lines, listing_lines
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
 from litequeue.model import Scope, SpecialScope
 from litequeue.rules import Verb
 
@@ -32,7 +34,10 @@ _STEP = 100
     epilog="litequeue --db app.queue jobs ls --state dead",
 )
 def jobs() -> None:
-    """Look at jobs, run them again, stop them."""
+    """Look at jobs, run them again, stop them.
+
+    Wherever a command takes the ID of a job, as much of its beginning will do as no other job has, 4 digits at least.
+    """
 
 
 @jobs.command(
@@ -46,7 +51,8 @@ litequeue --db app.queue jobs ls --all-scopes --json
 @click.option("--kind", metavar="KIND", help="Only this kind, or with a ':' at its end every kind that begins so.")
 @scope_options(many=True)
 @click.option("--limit", metavar="N", type=int, default=100, show_default=True, help="At most so many; 1 to 10,000.")
-@click.option("--after", metavar="ID", type=click.UUID, help="Go on after this job: the last one of the page before.")
+@click.option("--after", metavar="ID", type=given_id, help="Go on after this job: the last one of the page before.")
+@utc_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, each job as `jobs show --json` has it.")
 @pass_target
 def list_jobs(
@@ -58,21 +64,22 @@ def list_jobs(
     system: bool,
     all_scopes: bool,
     limit: int,
-    after: UUID | None,
+    after: GivenId | None,
+    utc: bool,
     as_json: bool,
 ) -> None:
     """List jobs.
 
-    They come in the order of scope, state, priority and enqueueing. Times are UTC.
+    They come in the order of scope, state, priority and enqueueing. Times are by the clock here, unless --utc is given.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     wanted = None if state is None else JobState[state.upper()]
     with target.queue() as queue:
-        page = queue.list(wanted, kind, where, limit, None if after is None else queue.get(after))
+        page = queue.list(wanted, kind, where, limit, None if after is None else queue.get(whole_id(queue, after)))
     if as_json:
         click.echo(dumps([job_form(job) for job in page]))
         return
-    for line in listing_lines(page, with_scope=all_scopes):
+    for line in listing_lines(page, Times.now(utc=utc), with_scope=all_scopes):
         click.echo(line)
     if len(page) == limit:
         warn(f"there may be more: --after {page[-1].job_id}")
@@ -81,17 +88,21 @@ def list_jobs(
 @jobs.command(
     epilog="litequeue --db app.queue jobs show 0190a0c5-7b5e-7000-8000-000000000001",
 )
-@click.argument("job_id", metavar="ID", type=click.UUID)
+@click.argument("given", metavar="ID", type=given_id)
+@utc_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
 @pass_target
-def show(target: Target, *, job_id: UUID, as_json: bool) -> None:
-    """Show one job: every field, and its whole event log."""
+def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
+    """Show one job: every field, and its whole event log.
+
+    ID may be the beginning of an id that no other job has.
+    """
     with target.queue() as queue:
-        job = queue.get(job_id)
+        job = queue.get(whole_id(queue, given))
     if as_json:
         click.echo(dumps(job_form(job)))
         return
-    for line in job_lines(job):
+    for line in job_lines(job, Times.now(utc=utc)):
         click.echo(line)
 
 
@@ -101,7 +112,7 @@ litequeue --db app.queue jobs retry 0190a0c5-7b5e-7000-8000-000000000001
 litequeue --db app.queue jobs retry --state dead --kind mail:
 """,
 )
-@click.argument("job_ids", metavar="[ID]...", nargs=-1, type=click.UUID)
+@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
 @click.option(
     "--state",
     type=click.Choice([state.name.lower() for state in JobState if rules.may_act(Verb.RETRY, state)]),
@@ -113,7 +124,7 @@ litequeue --db app.queue jobs retry --state dead --kind mail:
 def retry(
     target: Target,
     *,
-    job_ids: tuple[UUID, ...],
+    given: tuple[GivenId, ...],
     state: str | None,
     kind: str | None,
     scope: str | None,
@@ -126,34 +137,35 @@ def retry(
     job that is refused gets a line on standard error, and the status is then 1.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
-    if bool(job_ids) == (state is not None):
+    if bool(given) == (state is not None):
         raise Misuse("give the ids of jobs, or --state for all jobs in a state")
-    if job_ids and (kind is not None or all_scopes or where is not None):
+    if given and (kind is not None or all_scopes or where is not None):
         raise Misuse("--kind and scopes go with --state; an id needs none")
     with target.queue() as queue:
-        steps = _steps(job_ids) if state is None else _pages(queue, JobState[state.upper()], kind, where)
+        steps = (
+            _steps(whole_ids(queue, given)) if state is None else _pages(queue, JobState[state.upper()], kind, where)
+        )
         _act(steps, queue.retry_many, "retried")
 
 
 @jobs.command(
     epilog="litequeue --db app.queue jobs cancel 0190a0c5-7b5e-7000-8000-000000000001",
 )
-@click.argument("job_ids", metavar="ID...", nargs=-1, required=True, type=click.UUID)
+@click.argument("given", metavar="ID...", nargs=-1, required=True, type=given_id)
 @pass_target
-def cancel(target: Target, *, job_ids: tuple[UUID, ...]) -> None:
+def cancel(target: Target, *, given: tuple[GivenId, ...]) -> None:
     """Stop jobs that wait or run.
 
     The holder of a running one is refused from then on. A job that is refused gets a line on standard error, and the
     status is then 1.
     """
     with target.queue() as queue:
-        _act(_steps(job_ids), queue.cancel_many, "cancelled")
+        _act(_steps(whole_ids(queue, given)), queue.cancel_many, "cancelled")
 
 
-def _steps(job_ids: tuple[UUID, ...]) -> Iterator[list[UUID]]:
-    distinct = list(dict.fromkeys(job_ids))
-    for start in range(0, len(distinct), _STEP):
-        yield distinct[start : start + _STEP]
+def _steps(job_ids: Sequence[UUID]) -> Iterator[list[UUID]]:
+    for start in range(0, len(job_ids), _STEP):
+        yield [*job_ids[start : start + _STEP]]
 
 
 def _pages(queue: Queue, state: JobState, kind: str | None, scope: Scope | SpecialScope | None) -> Iterator[list[UUID]]:

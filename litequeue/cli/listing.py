@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from litequeue.cli.jsonable import Json, job_form
-from litequeue.cli.output import NOTHING, block, one_line, plain, pretty, scope_text, table, utc, utc_and_local
+from litequeue.cli.output import NOTHING, block, one_line, plain, pretty, scope_text, state_text, table
+from litequeue.cli.times import Times
 from litequeue.errors import RecordError
 from litequeue.model import Job, JobState
 
-_HEADING = ["JOB", "STATE", "KIND", "PRIORITY", "ATTEMPTS", "CREATED", "ABOUT"]
 _ABOUT_CHARS = 80
 _LABEL_CHARS = 18
 _TIMES = frozenset(
@@ -23,36 +23,39 @@ _VALUES = frozenset(["payload", "result", "continuation"])
 """Shown as JSON; the other texts as they are."""
 
 
-def listing_lines(jobs: Sequence[Job], *, with_scope: bool) -> Iterator[str]:
+def listing_lines(jobs: Sequence[Job], times: Times, *, with_scope: bool) -> Iterator[str]:
     """Return a heading and a line a job; nothing when there is none."""
     if not jobs:
         return
-    rows = [_HEADING, *([*_cells(job), _about(job)] for job in jobs)]
+    heading = ["JOB", "STATE", "KIND", "PRIORITY", "ATTEMPTS", f"CREATED{times.zone}", "ABOUT"]
+    rows = [heading, *([*_cells(job, times), _about(job, times)] for job in jobs)]
     if with_scope:
         scopes = ["SCOPE", *(scope_text(job.scope) for job in jobs)]
         rows = [[row[0], scope, *row[1:]] for row, scope in zip(rows, scopes, strict=True)]
     yield from table(rows)
 
 
-def job_lines(job: Job) -> Iterator[str]:
+def job_lines(job: Job, times: Times) -> Iterator[str]:
     """Return every field, then the event log."""
     for name, value in job_form(job).items():
         if name != "events":
-            yield f"{name:<{_LABEL_CHARS}}{block(_field_text(job, name, value), _LABEL_CHARS)}"
+            text = _field_text(job, name, value, times)
+            shown = state_text(job.state) if name == "state" else block(text, _LABEL_CHARS)
+            yield f"{name:<{_LABEL_CHARS}}{shown}"
     yield "events"
     try:
         events = job.events
     except RecordError as exc:
         yield f"  {one_line(str(exc))}"
         return
-    yield from table([(f"  {utc_and_local(event.at)}", event.transition, plain(event.detail)) for event in events])
+    yield from table([(f"  {times.full(event.at)}", event.transition, plain(event.detail)) for event in events])
 
 
-def _field_text(job: Job, name: str, value: Json) -> str:
+def _field_text(job: Job, name: str, value: Json, times: Times) -> str:
     if name == "scope":
         return scope_text(job.scope)
     if name in _TIMES:
-        return utc_and_local(value if isinstance(value, int) else None)
+        return times.full(value if isinstance(value, int) else None)
     if name in _VALUES and not (name == "continuation" and value is None):
         return pretty(value)
     if value is None:
@@ -60,29 +63,29 @@ def _field_text(job: Job, name: str, value: Json) -> str:
     return value if isinstance(value, str) else pretty(value)
 
 
-def _cells(job: Job) -> list[str]:
+def _cells(job: Job, times: Times) -> list[str]:
     attempts = str(job.attempts) if job.max_attempts is None else f"{job.attempts}/{job.max_attempts}"
     return [
         str(job.job_id),
-        job.state.name.lower(),
+        state_text(job.state),
         plain(job.kind),
         str(job.priority),
         attempts,
-        utc(job.created_at),
+        times.short(job.created_at),
     ]
 
 
-def _about(job: Job) -> str:
+def _about(job: Job, times: Times) -> str:
     """Say what matters of a job in this state: who has it, when it goes on, what went wrong."""
     match job.state:
         case JobState.LEASED:
-            parts = [*_how_far(job), f"until {utc(job.lease_deadline)} by {job.worker_id}"]
+            parts = [*_how_far(job), f"held by {job.worker_id}, lapses {times.distance(job.lease_deadline)}"]
         case JobState.RETRYABLE | JobState.SCHEDULED:
-            parts = [f"due {utc(job.not_before)}"]
+            parts = [f"due {times.distance(job.not_before)}"]
         case JobState.PENDING:
             parts = []
         case _:
-            parts = [f"since {utc(job.finished_at)}"]
+            parts = [times.distance(job.finished_at)]
     if job.last_error is not None:
         parts.append(job.last_error)
     text = one_line(", ".join(parts))

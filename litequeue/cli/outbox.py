@@ -16,6 +16,7 @@ from litequeue.cli.jsonable import dumps, job_form
 from litequeue.cli.listing import listing_lines
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
 
 
 @click.group(
@@ -34,9 +35,10 @@ litequeue --db app.queue jobs retry 0190a0c5-7b5e-7000-8000-000000000001
 )
 @click.argument("name", metavar="NAME")
 @click.option("--limit", metavar="N", type=int, default=100, show_default=True, help="At most so many; 1 to 10,000.")
+@utc_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON list, each message as `jobs show --json` has its job.")
 @pass_target
-def dead(target: Target, *, name: str, limit: int, as_json: bool) -> None:
+def dead(target: Target, *, name: str, limit: int, utc: bool, as_json: bool) -> None:
     """List the dead messages of an outbox: each holds its key back.
 
     `jobs retry` has one delivered again, `outbox discard` gives it up.
@@ -46,7 +48,7 @@ def dead(target: Target, *, name: str, limit: int, as_json: bool) -> None:
     if as_json:
         click.echo(dumps([job_form(job) for job in page]))
         return
-    for line in listing_lines(page, with_scope=False):
+    for line in listing_lines(page, Times.now(utc=utc), with_scope=False):
         click.echo(line)
     if len(page) == limit:
         warn("there may be more")

@@ -1,8 +1,8 @@
-"""What a person reads: lines, tables, times.
+"""What a person reads: lines and tables.
 
-Owns: the layout of text, and the safety of it: characters that could steer a terminal are shown as escapes, whoever
-wrote them into a payload, a note or an error. Also the lines for what the library logs and warns about.
-Leaves out: JSON (`jsonable`).
+Owns: the layout and the colours of text, and the safety of it: characters that could steer a terminal are shown as
+escapes, whoever wrote them into a payload, a note or an error. Also the lines for what the library logs and warns of.
+Leaves out: JSON (`jsonable`) and times (`times`).
 """
 
 from __future__ import annotations
@@ -17,12 +17,20 @@ from datetime import UTC, datetime, timedelta
 import click
 
 from litequeue.cli.jsonable import Json
-from litequeue.model import SYSTEM, SpecialScope
+from litequeue.model import SYSTEM, JobState, SpecialScope
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that have no place in text that is only shown: controls, bidirectional marks, surrogates …"""
 NOTHING = "-"
+_COLOURS = {
+    JobState.LEASED: "cyan",
+    JobState.COMPLETED: "green",
+    JobState.RETRYABLE: "yellow",
+    JobState.DEAD: "red",
+    JobState.CANCELLED: "bright_black",
+}
+"""What stands out in a listing; click shows it on a terminal only, and nowhere where NO_COLOR is set (`Root`)."""
 _SHORT_CHARS = 80
 
 
@@ -46,9 +54,9 @@ def block(text: str, indent: int) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Line up columns; the last one is as long as it likes."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def pretty(value: Json) -> str:
@@ -57,20 +65,15 @@ def pretty(value: Json) -> str:
     return short if len(short) <= _SHORT_CHARS else json.dumps(value, ensure_ascii=False, indent=2)
 
 
-def utc(moment_us: int | None) -> str:
-    """Write a time in UTC, to the second."""
-    moment = _moment(moment_us)
-    return str(moment_us or NOTHING) if moment is None else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+def utc(moment_us: int) -> str:
+    """Write a time of a log in UTC, to the second."""
+    return f"{_EPOCH + timedelta(microseconds=moment_us):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def utc_and_local(moment_us: int | None) -> str:
-    """Write a time in UTC, to the µs, and as the clock on the wall shows it here."""
-    moment = _moment(moment_us)
-    if moment is None:
-        return str(moment_us or NOTHING)
-    local = moment.astimezone()
-    zone = f"{local:%z}"
-    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ} ({local:%Y-%m-%d %H:%M:%S} {zone[:3]}:{zone[3:]} here)"
+def state_text(state: JobState) -> str:
+    """Write a state, in its colour where colours are shown."""
+    colour = _COLOURS.get(state)
+    return state.name.lower() if colour is None else click.style(state.name.lower(), fg=colour)
 
 
 def scope_text(scope: str | SpecialScope) -> str:
@@ -118,16 +121,9 @@ class Messages(logging.Handler):
             return
 
 
-def _moment(moment_us: int | None) -> datetime | None:
-    """Return the datetime, or `None` when there is none that Python's years could hold."""
-    if moment_us is None:
-        return None
-    try:
-        moment = _EPOCH + timedelta(microseconds=moment_us)
-        moment.astimezone()
-    except (OverflowError, ValueError, OSError):
-        return None
-    return moment
+def _width(cell: str) -> int:
+    """Return how many characters a cell shows: its colour takes no room."""
+    return len(click.unstyle(cell))
 
 
 def _escape(char: str) -> str:

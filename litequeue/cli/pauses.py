@@ -11,8 +11,9 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Misuse, nothing_to_do
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import plain, scope_text, table, utc_and_local
+from litequeue.cli.output import plain, scope_text, table
 from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
 from litequeue.model import ANY, Pause, Scope, SpecialScope
 
 P = ParamSpec("P")
@@ -78,16 +79,18 @@ def resume(target: Target, *, kind: str | None, scope: str | None, system: bool,
     cls=Command,
     epilog="litequeue --db app.queue pauses",
 )
+@utc_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON list; its times are µs since the epoch, UTC.")
 @pass_target
-def pauses(target: Target, *, as_json: bool) -> None:
+def pauses(target: Target, *, utc: bool, as_json: bool) -> None:
     """List what is paused, and since when."""
     with target.queue() as queue:
         found = queue.pauses()
     if as_json:
         click.echo(dumps([_form(pause) for pause in found]))
         return
-    rows = [(scope_text(pause.scope), plain(pause.kind or "(all)"), utc_and_local(pause.since)) for pause in found]
+    times = Times.now(utc=utc)
+    rows = [(scope_text(pause.scope), plain(pause.kind or "(all)"), times.full(pause.since)) for pause in found]
     for line in table([("SCOPE", "KIND", "SINCE"), *rows]) if rows else ():
         click.echo(line)
 

@@ -9,8 +9,9 @@ import click
 from litequeue.cli.commands import Command
 from litequeue.cli.input import many_scopes, scope_options
 from litequeue.cli.jsonable import dumps, stats_form
-from litequeue.cli.output import plain, scope_text, table, utc_and_local
+from litequeue.cli.output import plain, scope_text, state_text, table
 from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
 from litequeue.model import Stats
 
 
@@ -22,9 +23,10 @@ litequeue --db app.queue stats --all-scopes --json
 """,
 )
 @scope_options(many=True)
+@utc_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
 @pass_target
-def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, as_json: bool) -> None:
+def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, utc: bool, as_json: bool) -> None:
     """Count jobs by state and kind; show the file's sizes."""
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
@@ -33,18 +35,18 @@ def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
     if as_json:
         click.echo(dumps(stats_form(found)))
         return
-    for line in _lines(found, name):
+    for line in _lines(found, name, Times.now(utc=utc)):
         click.echo(line)
 
 
-def _lines(stats: Stats, scope: str) -> Iterator[str]:
+def _lines(stats: Stats, scope: str, times: Times) -> Iterator[str]:
     facts = [
         ("scope", scope),
-        *((state.name.lower(), str(count)) for state, count in stats.counts.items()),
+        *((state_text(state), str(count)) for state, count in stats.counts.items()),
         ("total", str(stats.total)),
         ("lapsed", str(stats.lapsed)),
-        ("oldest ready", utc_and_local(stats.oldest_ready_at)),
-        ("next due", utc_and_local(stats.next_due_at)),
+        ("oldest ready", times.full(stats.oldest_ready_at)),
+        ("next due", times.full(stats.next_due_at)),
         ("file", f"{stats.file_bytes:,} bytes, {stats.free_bytes:,} of them free"),
         ("write-ahead log", f"{stats.wal_bytes:,} bytes"),
     ]

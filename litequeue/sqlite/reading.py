@@ -14,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from litequeue import codec
+from litequeue.arguments import ID_DIGITS
 from litequeue.errors import JobNotFound, StorageCorrupt
 from litequeue.limits import ALL_KINDS
 from litequeue.model import Job, JobState, Stats, public_scope
@@ -78,6 +79,12 @@ def get(reader: Reader, job_id: UUID) -> Job:
     if found is None:
         raise JobNotFound(job_id)
     return _job(reader, found)
+
+
+def ids_that_begin(reader: Reader, digits: str, limit: int) -> list[UUID]:
+    """Return the ids that begin with some hex digits, in order."""
+    bounds = [bytes.fromhex(digits.ljust(ID_DIGITS, rest)) for rest in "0f"]
+    return [UUID(bytes=job_id) for (job_id,) in reader.all(SQL.ids_between, *bounds, limit)]
 
 
 def jobs(reader: Reader, page: Page) -> list[Job]:

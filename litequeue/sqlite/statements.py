@@ -126,6 +126,7 @@ class Statements:
     schedule_remove: str
     record: str
     records: str
+    ids_between: str
     any_ready: str
     counts: str
     oldest_ready: str

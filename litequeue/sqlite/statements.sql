@@ -554,6 +554,10 @@ WHERE job.scope = ? AND job.state = ? AND (job.priority, job.created_at, job.job
     AND (?6 IS NULL OR job.kind = ?6 OR (job.kind >= ?7 AND job.kind < ?8))
 ORDER BY job.priority, job.created_at, job.job_id LIMIT ?9;
 
+-- name: ids_between
+-- The ids that begin with some digits are a range of the primary key.
+SELECT job_id FROM litequeue_body WHERE job_id BETWEEN ? AND ? ORDER BY job_id LIMIT ?;
+
 -- name: any_ready
 SELECT 1 FROM litequeue_job NOT INDEXED WHERE scope = ? AND state = 0 LIMIT 1;
 

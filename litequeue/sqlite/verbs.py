@@ -41,6 +41,7 @@ from litequeue.sqlite.setting_verbs import SettingVerbs
 Conflicts = list[LeaseConflict]
 Refusals = list[Refusal]
 Jobs = list[Job]
+JobIds = list[UUID]
 Results = list[Enqueued]
 Leases = list[Lease]
 JobId = UUID | str
@@ -337,6 +338,19 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         """
         given = arguments.job_id("job_id", job_id)
         return self._look(lambda reader: reading.get(reader, given))
+
+    def find(self, beginning: str, *, limit: int = 10) -> JobIds:
+        """Return the ids that begin with some hex digits, dashes among them or not, in their order (V13).
+
+        `beginning` has 4 to 32 digits. `limit` is 1 to 10,000; two are enough to see that one is not unique. The cost
+        does not grow with the number of jobs.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+        """
+        digits = arguments.id_digits("beginning", beginning)
+        most = arguments.whole("limit", limit, 1, _MAX_PAGE)
+        return self._look(lambda reader: reading.ids_that_begin(reader, digits, most))
 
     def list(
         self,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from litequeue import Queue
     from tests.cli.conftest import Cli
 
+SECOND = 1_000_000
 FIELDS = {field.name.removeprefix("encoded_") for field in fields(Job)} - {"decoder"}
 """The names of a job's record (contract §2)."""
 
@@ -55,14 +56,14 @@ def test_the_listing_has_a_line_for_each_job_in_the_order_of_states(
     assert heading.split() == ["JOB", "STATE", "KIND", "PRIORITY", "ATTEMPTS", "CREATED", "ABOUT"]
     assert [line.split()[:2] for line in lines] == [[str(in_every_state[s]), s.name.lower()] for s in JobState]
     about = {state: line[heading.index("ABOUT") :] for state, line in zip(JobState, lines, strict=True)}
-    moment = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    ago = r"(now|\d+ s ago)"
     assert about[JobState.PENDING] == ""
-    assert re.fullmatch(f"until {moment} by ada", about[JobState.LEASED])
-    assert re.fullmatch(f"since {moment}", about[JobState.COMPLETED])
-    assert re.fullmatch(f"due {moment}, first line second line", about[JobState.RETRYABLE])
-    assert re.fullmatch(f"since {moment}, first line second line", about[JobState.DEAD])
-    assert re.fullmatch(f"due {moment}", about[JobState.SCHEDULED])
-    assert re.fullmatch(f"since {moment}", about[JobState.CANCELLED])
+    assert re.fullmatch(r"held by ada, lapses in \d+ (s|min)", about[JobState.LEASED])
+    assert re.fullmatch(ago, about[JobState.COMPLETED])
+    assert re.fullmatch(r"due in \d+ s, first line second line", about[JobState.RETRYABLE])
+    assert re.fullmatch(f"{ago}, first line second line", about[JobState.DEAD])
+    assert re.fullmatch(r"due in \d+ s", about[JobState.SCHEDULED])
+    assert re.fullmatch(ago, about[JobState.CANCELLED])
 
 
 @pytest.mark.parametrize("state", JobState)
@@ -143,8 +144,8 @@ def test_one_job_is_shown_with_every_field_of_its_record(cli: Cli, queue: Queue)
     assert (values["progress"], values["note"], values["checkpoints"]) == ("0.5", "halfway", "1")
 
 
-def test_times_are_shown_in_utc_and_by_the_local_clock(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are there, each with its zone, to the µs in UTC."""
+def test_times_are_by_the_local_clock_or_in_utc(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its zone, to the µs, and how far it is from now; a listing says it in its heading."""
     if not hasattr(time, "tzset"):
         pytest.skip("this platform cannot change the zone of a process")
     run_at = datetime(2999, 7, 1, 12, 0, 0, 1, tzinfo=UTC)
@@ -152,13 +153,17 @@ def test_times_are_shown_in_utc_and_by_the_local_clock(cli: Cli, queue: Queue, m
     monkeypatch.setenv("TZ", "XYZ-05:30")  # POSIX counts west as positive
     time.tzset()
     try:
-        shown = cli.done("jobs", "show", job_id)
+        here, utc = cli.done("jobs", "show", job_id), cli.done("jobs", "show", job_id, "--utc")
+        listed = [cli.done("jobs", "ls", *option).splitlines() for option in ((), ("--utc",))]
+        created = queue.get(job_id).created_at // SECOND
+        moments = [time.strftime("%Y-%m-%d %H:%M:%S", convert(created)) for convert in (time.localtime, time.gmtime)]
     finally:
         monkeypatch.delenv("TZ")
         time.tzset()
-    assert re.search(
-        r"^not_before +2999-07-01T12:00:00.000001Z \(2999-07-01 17:30:00 \+05:30 here\)$", shown, re.MULTILINE
-    )
+    assert re.search(r"^not_before +2999-07-01 17:30:00\.000001 \+05:30 \(in [\d,]+ d\)$", here, re.MULTILINE)
+    assert re.search(r"^not_before +2999-07-01 12:00:00\.000001Z \(in [\d,]+ d\)$", utc, re.MULTILINE)
+    assert ["  CREATED  " in listed[0][0], "  CREATED (UTC)  " in listed[1][0]] == [True, True]
+    assert [moment in lines[1] for moment, lines in zip(moments, listed, strict=True)] == [True, True]
 
 
 def test_the_event_log_is_shown_whole_and_in_order(cli: Cli, queue: Queue) -> None:
@@ -173,7 +178,7 @@ def test_the_event_log_is_shown_whole_and_in_order(cli: Cli, queue: Queue) -> No
     job = queue.get(job_id)
     assert len(log.splitlines()) == len(job.events) >= 5
     for line, event in zip(log.splitlines(), job.events, strict=True):
-        assert re.fullmatch(rf"  \S+Z \([^)]+ here\)  {event.transition} *{re.escape(event.detail)}", line)
+        assert re.fullmatch(rf"  \S+ \S+ \S+ \((now|[^)]+ ago)\)  {event.transition} *{re.escape(event.detail)}", line)
     assert Transition.NOTE in [event.transition for event in job.events]
 
 

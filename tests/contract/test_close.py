@@ -158,6 +158,7 @@ VERBS: dict[str, Callable[[Queue, Lease], object]] = {
     "expire_overdue": lambda queue, _: queue.expire_overdue(),
     "prune": lambda queue, _: queue.prune(),
     "get": lambda queue, lease: queue.get(lease.job_id),
+    "find": lambda queue, lease: queue.find(str(lease.job_id)),
     "list": lambda queue, _: queue.list(),
     "stats": lambda queue, _: queue.stats(),
     "settings": lambda queue, _: queue.settings(),

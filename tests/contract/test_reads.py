@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
-from litequeue import ANY, SYSTEM, Job, JobNotFound, JobState, NewJob
+from litequeue import ANY, SYSTEM, Job, JobNotFound, JobState, NewJob, UsageError
 
 if TYPE_CHECKING:
     from litequeue import Queue
@@ -47,6 +47,32 @@ def test_an_unknown_job_is_not_found(queue: Queue) -> None:
     with pytest.raises(JobNotFound) as error:
         queue.get(unknown)
     assert error.value.job_id == unknown
+
+
+def test_ids_are_found_by_their_beginning(queue: Queue) -> None:
+    """In their order, up to the limit, in every scope and state; the bounds of a range are in it (V13)."""
+    ids = [UUID(f"abcd{rest}") for rest in ("0" * 28, "0" * 27 + "1", "7" + "f" * 27, "f" * 28)]
+    others = [UUID("abcc" + "f" * 28), UUID("abce" + "0" * 28)]
+    for job_id in (*others, *ids):
+        queue.enqueue("work", job_id=job_id, scope="other" if job_id == ids[1] else None)
+    queue.cancel(ids[0])
+    assert queue.find("abcd") == queue.find("ABCD") == queue.find("ab-cd") == ids
+    assert queue.find("abcd0") == ids[:2]
+    assert queue.find(ids[0].hex) == [ids[0]]
+    assert queue.find(ids[2].hex[:-1]) == [ids[2]]
+    assert queue.find("abcd", limit=3) == ids[:3]
+    assert queue.find("abcf") == []
+    with queue.transaction() as tx:
+        made = tx.enqueue("work", job_id="abcd8000-0000-7000-8000-000000000000").job_id
+        assert tx.find("abcd8") == [made]
+        assert queue.find("abcd8") == []
+
+
+@pytest.mark.parametrize("beginning", ["abc", "", "abcg", "a" * 33, 7, None, b"abcd"])
+def test_a_beginning_has_4_to_32_hex_digits(queue: Queue, beginning: str) -> None:
+    """Anything else is a `UsageError` that says so (§6)."""
+    with pytest.raises(UsageError, match="4 to 32 hex digits"):
+        queue.find(beginning)
 
 
 def test_a_page_holds_at_most_its_limit_and_goes_on_after_its_last_job(queue: Queue) -> None:

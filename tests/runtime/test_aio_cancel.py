@@ -90,6 +90,7 @@ VERBS = {
     "discard_message": Case(lambda q, _, __: q.discard_message("mail", ID_OF_MESSAGE)),
     "waiting_messages": Case(lambda q, _, __: q.waiting_messages("mail"), way="read"),
     "get": Case(lambda q, lease, _: q.get(lease.job_id), way="read"),
+    "find": Case(lambda q, lease, _: q.find(str(lease.job_id)), way="read"),
     "list": Case(lambda q, _, __: q.list(), way="read"),
     "stats": Case(lambda q, _, __: q.stats(), way="read"),
     "settings": Case(lambda q, _, __: q.settings(), way="read"),

@@ -64,6 +64,7 @@ PLANS: dict[str, list[str]] = {
         "SCAN kinds VIRTUAL TABLE INDEX 1:",
         "SEARCH job USING COVERING INDEX litequeue_job_ready (scope=? AND kind>? AND kind<?)",
     ),
+    "ids_between": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
     "any_ready": ["SEARCH litequeue_job USING PRIMARY KEY (scope=? AND state=?)"],
     "lease": _MOVED,
     "held": _FOUND,

@@ -112,6 +112,7 @@ VERBS: dict[str, dict[str, object]] = {
     "discard_message": {"outbox": NEEDED, "message_id": NEEDED},
     "waiting_messages": {"outbox": NEEDED},
     "get": {"job_id": NEEDED},
+    "find": {"beginning": NEEDED, "limit": 10},
     "list": {"state": None, "kind": None, "scope": None, "limit": 100, "after": None},
     "stats": {"scope": None},
     "settings": {"kind": None},
