@@ -58,7 +58,9 @@ if TYPE_CHECKING:
     from litequeue.model import (
         ANY,
         SYSTEM,
+        Batch,
         Copied,
+        Dependencies,
         Enqueued,
         Event,
         Job,
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
         Misfire,
         NewJob,
         OnConflict,
+        OnParentFailure,
         Pause,
         Schedule,
         Scope,
@@ -102,10 +105,12 @@ __all__ = [
     "ANY",
     "SYSTEM",
     "Attached",
+    "Batch",
     "CannotOpen",
     "Clock",
     "Completed",
     "Copied",
+    "Dependencies",
     "Diagnosis",
     "Discard",
     "DuplicateJob",
@@ -136,6 +141,7 @@ __all__ = [
     "NewJob",
     "NotAQueue",
     "OnConflict",
+    "OnParentFailure",
     "Outbox",
     "OutcomeUnknown",
     "Pause",
@@ -188,7 +194,8 @@ _HOMES: dict[str, str] = {
     "lease": "Duration Lease",
     "maintenance": "Maintenance MaintenanceReport",
     "model": (
-        "ANY SYSTEM Copied Enqueued Event Job JobState Misfire NewJob OnConflict Pause Schedule Scope Stats Transition"
+        "ANY SYSTEM Batch Copied Dependencies Enqueued Event Job JobState Misfire NewJob OnConflict OnParentFailure "
+        "Pause Schedule Scope Stats Transition"
     ),
     "outbox": "Message Outbox",
     "queue": "Queue open",

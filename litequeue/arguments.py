@@ -8,6 +8,7 @@ value and the bounds. Leaves out: payloads (`codec`) and what a state allows (`r
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from uuid import UUID
@@ -17,6 +18,8 @@ from litequeue.errors import UsageError
 MAX_TEXT_CHARS = 255
 MAX_PRIORITY = 255
 MAX_COUNT = 1_000_000
+MAX_PARENTS = 1_000
+"""Jobs that one job waits for; a batch has no such bound."""
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 """The units in which people write durations."""
 MAX_DURATION_S = 3_153_600_000
@@ -186,6 +189,22 @@ def id_digits(argument: str, value: object) -> str:
     if _ID_DIGITS.fullmatch(digits):
         return digits
     raise UsageError.of(argument, value, f"a job id, or {MIN_ID_DIGITS} to {ID_DIGITS} hex digits that it begins with")
+
+
+def parents(value: object, own_id: UUID | None) -> tuple[UUID, ...]:
+    """Check the ids of the jobs that a new one waits for; each counts once.
+
+    Raises:
+        UsageError: not a list, something in it that is no id, its own id, or too many.
+    """
+    if isinstance(value, (str, bytes, UUID)) or not isinstance(value, Iterable):
+        raise UsageError.of("after", value, "a list of job ids")
+    ids = tuple(dict.fromkeys(job_id("after", item) for item in value))
+    if len(ids) > MAX_PARENTS:
+        raise UsageError.of("after", len(ids), f"at most {MAX_PARENTS:,} job ids", "a batch waits for any number")
+    if own_id is not None and own_id in ids:
+        raise UsageError.of("after", str(own_id), "ids of other jobs: none can wait for itself")
+    return ids
 
 
 def timeout_s(argument: str, value: object) -> float:

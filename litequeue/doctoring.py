@@ -79,6 +79,10 @@ def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[st
             ("job.distant", "pulled in back-offs", queue.pull_in),
             ("job.overdue", "buried jobs that were too late to start", queue.expire_overdue),
             ("job.due", "promoted due jobs", queue.promote_due),
+            ("gate.count", "counted anew what jobs wait for", _write(store, mending.count_gates)),
+            ("dependency.orphan", "removed what no job waits for", _write(store, mending.remove_dependencies)),
+            ("dependency.untold", "noted ends that jobs wait for", _write(store, mending.tell_untold)),
+            ("dependency.untold", "told jobs of ends that they wait for", queue.tell_waiting),
         ]
         if "job.body" not in found:  # else what has no payload row may still have its job
             remove = _write(store, mending.remove_outcomes)

@@ -99,8 +99,8 @@ class RecordError(LiteQueueError):
 class JobNotFound(LiteQueueError):
     """There is no job with this id: it never was, or its retention is over."""
 
-    def __init__(self, job_id: UUID) -> None:
-        super().__init__(f"no job {job_id}")
+    def __init__(self, job_id: UUID, more: str = "") -> None:
+        super().__init__(f"no job {job_id}{more}")
         self.job_id = job_id
 
 

@@ -37,6 +37,8 @@ class MaintenanceReport:
     """Gated jobs that were due (those that were too late to start are counted here as well)."""
     expired: int
     """Waiting jobs that can no longer start in time."""
+    told: int
+    """Ends of jobs of which those that wait for them were told, beyond what whoever ended them has done."""
     pruned: int
     """Finished jobs whose retention was over."""
     pulled_in: int
@@ -54,7 +56,7 @@ class MaintenanceReport:
 
     def __bool__(self) -> bool:
         """Whether the pass made, moved or removed any job, or gave room back."""
-        moved = (self.reaped, self.promoted, self.expired, self.pruned, self.pulled_in, self.fired)
+        moved = (self.reaped, self.promoted, self.expired, self.told, self.pruned, self.pulled_in, self.fired)
         return any((*moved, self.freed_bytes))
 
     def as_dict(self) -> dict[str, int]:
@@ -94,6 +96,7 @@ class Maintenance:
                 pulled_in=queue.pull_in(),
                 promoted=queue.promote_due(),
                 expired=queue.expire_overdue(),
+                told=queue.tell_waiting(),
                 pruned=queue.prune(),
                 freed_bytes=queue.vacuum(),
                 wal_pages=queue.checkpoint_wal(),

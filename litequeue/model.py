@@ -7,7 +7,7 @@ Leaves out: what may follow what (`rules`) and how values are stored (`codec`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, IntEnum, StrEnum
@@ -38,6 +38,7 @@ ANY: Final = SpecialScope.ANY
 Scope = str | Literal[SpecialScope.SYSTEM]
 OnConflict = Literal["return", "raise", "reset"]
 Misfire = Literal["all", "latest", "skip"]
+OnParentFailure = Literal["cancel", "run"]
 
 
 class JobState(IntEnum):
@@ -56,7 +57,9 @@ class JobState(IntEnum):
     SCHEDULED = 5
     """Delayed."""
     CANCELLED = 6
-    """Stopped by an operator."""
+    """Stopped by an operator, or because a job that it waited for did not complete."""
+    WAITING = 7
+    """Waits for other jobs to end."""
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -75,7 +78,7 @@ class JobState(IntEnum):
         return self in _TERMINAL
 
 
-_WAITING = frozenset({JobState.PENDING, JobState.RETRYABLE, JobState.SCHEDULED})
+_WAITING = frozenset({JobState.PENDING, JobState.RETRYABLE, JobState.SCHEDULED, JobState.WAITING})
 _TERMINAL = frozenset({JobState.COMPLETED, JobState.DEAD, JobState.CANCELLED})
 
 
@@ -123,6 +126,8 @@ class Placed(NamedTuple):
     idempotency_key: str | None
     on_conflict: OnConflict
     job_id: UUID | None
+    after: tuple[UUID, ...]
+    on_parent_failure: OnParentFailure
 
 
 def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
@@ -136,6 +141,8 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
     idempotency_key: str | None,
     on_conflict: OnConflict,
     job_id: UUID | str | None,
+    after: Iterable[UUID | str] = (),
+    on_parent_failure: OnParentFailure = "cancel",
 ) -> Placed:
     """Check the arguments of a new job, and bring them into the form in which they are stored.
 
@@ -144,6 +151,12 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
     """
     if on_conflict not in ("return", "raise", "reset"):
         raise UsageError.of("on_conflict", on_conflict, "return, raise or reset")
+    own_id = None if job_id is None else arguments.job_id("job_id", job_id)
+    parents = arguments.parents(after, own_id) if after != () else ()
+    if on_parent_failure not in ("cancel", "run"):
+        raise UsageError.of("on_parent_failure", on_parent_failure, "cancel or run")
+    if parents and on_conflict == "reset":
+        raise UsageError.of("on_conflict", on_conflict, "return or raise for a job that waits for others (after)")
     return Placed(
         arguments.kind(kind),
         None if scope is None else storable_scope(scope),
@@ -154,7 +167,9 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
         None if max_attempts is None else arguments.whole("max_attempts", max_attempts, 1, arguments.MAX_COUNT),
         None if idempotency_key is None else arguments.idempotency_key(idempotency_key),
         on_conflict,
-        None if job_id is None else arguments.job_id("job_id", job_id),
+        own_id,
+        parents,
+        on_parent_failure,
     )
 
 
@@ -177,6 +192,8 @@ class NewJob:
     idempotency_key: str | None = None
     on_conflict: OnConflict = "return"
     job_id: UUID | str | None = None
+    after: Iterable[UUID | str] = ()
+    on_parent_failure: OnParentFailure = "cancel"
     placed: Placed = field(init=False, repr=False, compare=False)
     """The arguments as they are stored, checked once."""
 
@@ -192,8 +209,11 @@ class NewJob:
             self.idempotency_key,
             self.on_conflict,
             self.job_id,
+            self.after,
+            self.on_parent_failure,
         )
         object.__setattr__(self, "placed", checked)
+        object.__setattr__(self, "after", checked.after)  # it can be gone through again
 
 
 def storable_scope(scope: object) -> str:
@@ -226,6 +246,40 @@ class Enqueued(NamedTuple):
     job_id: UUID
     created: bool
     """False when the job, or another one with its idempotency key, was there already."""
+
+
+class Batch(NamedTuple):
+    """What `batch` answers."""
+
+    jobs: list[Enqueued]
+    """Of the group, in order."""
+    then: Enqueued
+    """The job that follows; by its id `Queue.dependencies` tells how the group has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What a job waits for or has waited for, and what waits for it, at one moment."""
+
+    parents: int
+    """Jobs that it was to wait for (`after`, or the group of a batch)."""
+    completed: int
+    """Of those, how many had completed when it was told of their end."""
+    dead: int
+    """How many had died."""
+    cancelled: int
+    """How many had been cancelled."""
+    missing: int
+    """How many it still waits for; 0 once it waits no more, whatever ended that."""
+    waits_for: tuple[UUID, ...]
+    """The first 100 of these, by their ids."""
+    children: int
+    """Jobs that wait for this one."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether the job is in a chain at all."""
+        return bool(self.parents or self.children)
 
 
 @dataclass(frozen=True, slots=True)

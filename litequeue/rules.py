@@ -10,11 +10,12 @@ from __future__ import annotations
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple, Protocol
 
-from litequeue.model import JobState, OnConflict, Transition
+from litequeue.model import JobState, OnConflict, OnParentFailure, Transition
 
 EXPIRED = "expired"
 LEASE_EXPIRED = "lease expired"
 WORKER_DIED = "worker died"
+PARENTS_ENDED = "all that it waited for has ended"
 PULLED_IN = "the wall clock stepped back: the pause begins anew"
 
 
@@ -38,7 +39,8 @@ class Verb(StrEnum):
 
 _HELD = frozenset({JobState.LEASED})
 _GATED = frozenset({JobState.RETRYABLE, JobState.SCHEDULED})
-_WAITING = _GATED | {JobState.PENDING}
+_CHAINED = frozenset({JobState.WAITING})
+_WAITING = _GATED | _CHAINED | {JobState.PENDING}
 _TERMINAL = frozenset({JobState.COMPLETED, JobState.DEAD, JobState.CANCELLED})
 
 ALLOWED: dict[Verb, frozenset[JobState]] = {
@@ -50,10 +52,10 @@ ALLOWED: dict[Verb, frozenset[JobState]] = {
     Verb.FAIL: _HELD,
     Verb.RELEASE: _HELD,
     Verb.REAP: _HELD,
-    Verb.PROMOTE: _GATED,
+    Verb.PROMOTE: _GATED | _CHAINED,
     Verb.EXPIRE: _WAITING,
     Verb.CANCEL: _WAITING | _HELD,
-    Verb.RETRY: _TERMINAL | _GATED,
+    Verb.RETRY: _TERMINAL | _GATED | _CHAINED,
     Verb.PRUNE: _TERMINAL,
 }
 """The states in which each verb may act; in every other state it is refused and changes nothing."""
@@ -215,6 +217,26 @@ def promote(job: Facts, now: int) -> Move:
     )
 
 
+def let_go(job: Facts, now: int, *, not_before: int | None) -> Move:
+    """Decide for a job that no longer waits for any other: ready, or delayed still; dead when it is too late."""
+    if is_expired(job, now):
+        return expire(job, now)
+    to, opens_at = gate(not_before, now)
+    return Move(
+        to,
+        job.attempts,
+        job.reaps,
+        not_before=opens_at,
+        expires_at=job.expires_at,
+        events=((Transition.PROMOTED, PARENTS_ENDED),),
+    )
+
+
+def is_cancelled_by(parent_state: JobState, on_parent_failure: OnParentFailure) -> bool:
+    """Tell whether a waiting job is cancelled because of how a parent has ended."""
+    return on_parent_failure == "cancel" and parent_state is not JobState.COMPLETED
+
+
 def expire(job: Facts, now: int) -> Move:
     """Bury a job that was not started in time."""
     return _dead(job, now, (Transition.EXPIRED, ""), error=EXPIRED)
@@ -225,20 +247,20 @@ def bury(job: Facts, now: int, cause: str) -> Move:
     return _dead(job, now, (Transition.DEAD, cause), error=cause)
 
 
-def cancel(job: Facts, now: int) -> Move:
-    """Stop a job for an operator."""
+def cancel(job: Facts, now: int, cause: str = "") -> Move:
+    """Stop a job, for an operator unless there is another cause."""
     return Move(
         JobState.CANCELLED,
         job.attempts,
         job.reaps,
         expires_at=job.expires_at,
         finished_at=_finished(job, now),
-        events=((Transition.CANCELLED, ""),),
+        events=((Transition.CANCELLED, cause),),
     )
 
 
 def retry(job: Facts, state: JobState) -> Move:
-    """Run a job for an operator: a finished one starts anew, a gated one goes now."""
+    """Run a job for an operator: a finished one starts anew, one that waits, for a time or for others, goes now."""
     starts_anew = state in _TERMINAL
     return Move(
         JobState.PENDING,

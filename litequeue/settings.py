@@ -182,6 +182,8 @@ class Settings:
     """Whether there is any limit or pause that a lease has to ask."""
     weights: Mapping[str, int] = field(default_factory=dict)
     """How many jobs in a row a scope (in its stored form) is served, where leases go round; the default is 1."""
+    has_chains: bool = False
+    """Whether jobs wait for other jobs, or have, so that verbs that end jobs have to ask."""
     max_payload_bytes: int = field(init=False, repr=False, compare=False)
     """The largest encoded payload or result."""
     max_bytes: int | None = field(init=False, repr=False, compare=False)

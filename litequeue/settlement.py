@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from litequeue import arguments, codec
-from litequeue.errors import DuplicateJob, LeaseConflict, PayloadError, QueueFull, UsageError
+from litequeue.errors import DuplicateJob, JobNotFound, LeaseConflict, PayloadError, QueueFull, UsageError
 from litequeue.lease import MAX_LEASE_S, Duration, Lease
 from litequeue.model import NewJob
 
@@ -94,7 +94,7 @@ class Released:
 
 
 Settlement = Completed | Failed | Released
-Refusal = LeaseConflict | PayloadError | DuplicateJob | QueueFull
+Refusal = LeaseConflict | PayloadError | DuplicateJob | QueueFull | JobNotFound
 """Why one settlement was refused: its lease is no longer valid, or its result or a job of its `then` is not taken."""
 
 

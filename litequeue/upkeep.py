@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from litequeue import arguments
 from litequeue.model import ANY, Copied
-from litequeue.sqlite import backing_up, reading, upkeep
+from litequeue.sqlite import backing_up, chaining, moves, reading, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.reader import Reader
@@ -74,6 +74,11 @@ class Upkeep(Verbs):
         return self._in_steps(
             partial(upkeep.has_overdue, scope=where), partial(upkeep.expire, scope=where, limit=upkeep.STEP)
         )
+
+    def tell_waiting(self) -> int:
+        """Tell every waiting job of what has ended that it waits for; return how many were told (V11)."""
+        self._store.refuse_inside()
+        return self._in_steps(chaining.is_behind, partial(moves.tell, limit=upkeep.STEP))
 
     def prune(self) -> int:
         """Remove every finished job whose retention is over; return how many (V11).

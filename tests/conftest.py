@@ -125,10 +125,13 @@ def job_in(queue: Queue) -> JobIn:
 
     def make(state: JobState, *, kind: str = "work", payload: object = "first", key: str | None = None) -> UUID:
         delay = 60 if state is JobState.SCHEDULED else None
-        job_id = queue.enqueue(kind, payload, idempotency_key=key, delay=delay).job_id
+        parents = []
+        if state is JobState.WAITING:
+            parents = [queue.enqueue("parent", delay=60, scope="parents").job_id]
+        job_id = queue.enqueue(kind, payload, idempotency_key=key, delay=delay, after=parents).job_id
         if state is JobState.CANCELLED:
             queue.cancel(job_id)
-        elif state not in (JobState.PENDING, JobState.SCHEDULED):
+        elif state not in (JobState.PENDING, JobState.SCHEDULED, JobState.WAITING):
             (lease,) = queue.lease_many(1, kinds=[kind])
             assert lease.job_id == job_id
             if state is JobState.COMPLETED:

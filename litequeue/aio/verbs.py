@@ -189,6 +189,7 @@ class AsyncVerbs(Shell[V_co]):
 
     enqueue = verb(Verbs.enqueue)
     enqueue_many = verb(Verbs.enqueue_many)
+    batch = verb(Verbs.batch)
 
     lease_next = verb_in_shell(Verbs.lease_next, lambda lease: None if lease is None else AsyncLease(lease))
     lease_many = verb_in_shell(Verbs.lease_many, lambda leases: [AsyncLease(lease) for lease in leases])
@@ -212,6 +213,7 @@ class AsyncVerbs(Shell[V_co]):
     reap_expired = verb(Verbs.reap_expired, "upkeep")
     promote_due = verb(Verbs.promote_due, "upkeep")
     expire_overdue = verb(Verbs.expire_overdue, "upkeep")
+    tell_waiting = verb(Verbs.tell_waiting, "upkeep")
     prune = verb(Verbs.prune, "upkeep")
 
     schedule = verb(Verbs.schedule)
@@ -227,6 +229,7 @@ class AsyncVerbs(Shell[V_co]):
 
     get = verb(Verbs.get, "read")
     find = verb(Verbs.find, "read")
+    dependencies = verb(Verbs.dependencies, "read")
     list = verb(Verbs.list, "read")
     stats = verb(Verbs.stats, "read")
     settings = verb(Verbs.settings, "read")

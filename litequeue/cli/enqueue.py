@@ -30,7 +30,7 @@ from litequeue.cli.input import (
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.target import Target, pass_target
 from litequeue.errors import LiteQueueError, PayloadError, QueueFull
-from litequeue.model import OnConflict
+from litequeue.model import OnConflict, OnParentFailure
 
 _BATCH = 500
 """Lines in one commit, at most."""
@@ -52,6 +52,7 @@ def init(target: Target) -> None:
     epilog="""
 litequeue --db app.queue enqueue mail:send '{"to": "a@example.org"}' --delay 5m
 litequeue --db app.queue enqueue tick --key hourly
+litequeue --db app.queue enqueue publish --after 0190a0c5-7b5e-7000-8000-000000000001
 seq 1000 | litequeue --db app.queue enqueue embed --lines
 """,
 )
@@ -73,6 +74,14 @@ seq 1000 | litequeue --db app.queue enqueue embed --lines
     help="When the key is taken: return that job, fail, or let this one's payload count.",
 )
 @click.option("--id", "job_id", metavar="UUID", type=click.UUID, help="The job's id, instead of a new one.")
+@click.option("--after", metavar="ID", type=click.UUID, multiple=True, help="Wait until this job has completed (many).")
+@click.option(
+    "--on-parent-failure",
+    type=click.Choice(["cancel", "run"]),
+    default="cancel",
+    show_default=True,
+    help="When a job of --after is dead or cancelled: cancel this one, or take that for an end as well.",
+)
 @pass_target
 def enqueue(
     target: Target,
@@ -90,6 +99,8 @@ def enqueue(
     key: str | None,
     on_conflict: OnConflict,
     job_id: UUID | None,
+    after: tuple[UUID, ...],
+    on_parent_failure: OnParentFailure,
 ) -> None:
     """Put a job at the end of its line, and print its id.
 
@@ -98,7 +109,21 @@ def enqueue(
     every job before it is in the queue.
     """
     where = one_scope(scope, system=system)
-    template = NewJob(kind, None, where, priority, delay, run_at, expires, max_attempts, key, on_conflict, job_id)
+    template = NewJob(
+        kind,
+        None,
+        where,
+        priority,
+        delay,
+        run_at,
+        expires,
+        max_attempts,
+        key,
+        on_conflict,
+        job_id,
+        after,
+        on_parent_failure,
+    )
     if lines:
         if payload_json not in (None, "-"):
             raise Misuse("--lines reads payloads from standard input, so there is no PAYLOAD argument")

@@ -17,7 +17,7 @@ from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse, fail_quietly, nothing_to_do
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
 from litequeue.cli.input import many_scopes, scope_options
-from litequeue.cli.jsonable import dumps, job_form
+from litequeue.cli.jsonable import dependencies_form, dumps, job_form
 from litequeue.cli.listing import job_lines, listing_lines
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.target import Target, pass_target
@@ -99,10 +99,12 @@ def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
     """
     with target.queue() as queue:
         job = queue.get(whole_id(queue, given))
+        dependencies = queue.dependencies(job.job_id)
     if as_json:
-        click.echo(dumps(job_form(job)))
+        chain = {"dependencies": dependencies_form(dependencies)} if dependencies.is_any else {}
+        click.echo(dumps(job_form(job) | chain))
         return
-    for line in job_lines(job, Times.now(utc=utc)):
+    for line in job_lines(job, dependencies, Times.now(utc=utc)):
         click.echo(line)
 
 
@@ -133,8 +135,8 @@ def retry(
 ) -> None:
     """Run jobs again.
 
-    Finished ones start anew, with their attempts back at 0; delayed ones go now. Works in steps of a hundred jobs. A
-    job that is refused gets a line on standard error, and the status is then 1.
+    Finished ones start anew, with their attempts back at 0; delayed ones, and those that wait for others, go now. Works
+    in steps of a hundred jobs. A job that is refused gets a line on standard error, and the status is then 1.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     if bool(given) == (state is not None):

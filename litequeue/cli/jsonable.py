@@ -17,7 +17,7 @@ from datetime import datetime
 from uuid import UUID
 
 from litequeue.errors import RecordError
-from litequeue.model import SYSTEM, Event, Job, JobState, Stats
+from litequeue.model import SYSTEM, Dependencies, Event, Job, JobState, Stats
 
 Json = Mapping[str, "Json"] | list["Json"] | str | int | float | bool | None
 
@@ -61,6 +61,13 @@ def job_form(job: Job) -> dict[str, Json]:
     form["payload"] = readable(lambda: jsonable(job.payload))
     form["result"] = readable(lambda: jsonable(job.result))
     form["events"] = readable(lambda: [_event_form(event) for event in job.events])
+    return form
+
+
+def dependencies_form(dependencies: Dependencies) -> dict[str, Json]:
+    """Return what a job waits for, and what waits for it."""
+    form = {field.name: jsonable(getattr(dependencies, field.name)) for field in fields(dependencies)}
+    form["waits_for"] = [str(job_id) for job_id in dependencies.waits_for]
     return form
 
 

@@ -12,10 +12,11 @@ from litequeue.cli.jsonable import Json, job_form
 from litequeue.cli.output import NOTHING, block, one_line, plain, pretty, scope_text, state_text, table
 from litequeue.cli.times import Times
 from litequeue.errors import RecordError
-from litequeue.model import Job, JobState
+from litequeue.model import Dependencies, Job, JobState
 
 _ABOUT_CHARS = 80
 _LABEL_CHARS = 18
+_SHOWN_PARENTS = 10
 _TIMES = frozenset(
     ["created_at", "leased_at", "lease_deadline", "last_beat_at", "not_before", "expires_at", "finished_at"]
 )
@@ -35,13 +36,15 @@ def listing_lines(jobs: Sequence[Job], times: Times, *, with_scope: bool) -> Ite
     yield from table(rows)
 
 
-def job_lines(job: Job, times: Times) -> Iterator[str]:
-    """Return every field, then the event log."""
+def job_lines(job: Job, dependencies: Dependencies, times: Times) -> Iterator[str]:
+    """Return every field, what the job waits for and what waits for it, then the event log."""
     for name, value in job_form(job).items():
         if name != "events":
             text = _field_text(job, name, value, times)
             shown = state_text(job.state) if name == "state" else block(text, _LABEL_CHARS)
             yield f"{name:<{_LABEL_CHARS}}{shown}"
+    for name, text in _chain(dependencies):
+        yield f"{name:<{_LABEL_CHARS}}{block(text, _LABEL_CHARS)}"
     yield "events"
     try:
         events = job.events
@@ -49,6 +52,19 @@ def job_lines(job: Job, times: Times) -> Iterator[str]:
         yield f"  {one_line(str(exc))}"
         return
     yield from table([(f"  {times.full(event.at)}", event.transition, plain(event.detail)) for event in events])
+
+
+def _chain(dependencies: Dependencies) -> Iterator[tuple[str, str]]:
+    """Say what is to be said of jobs in a chain; nothing of others."""
+    if dependencies.parents:
+        ended = f"{dependencies.completed} completed, {dependencies.dead} dead, {dependencies.cancelled} cancelled"
+        yield "parents", f"{dependencies.parents}: {ended}, {dependencies.missing} missing"
+    if dependencies.waits_for:
+        shown = [str(job_id) for job_id in dependencies.waits_for[:_SHOWN_PARENTS]]
+        more = dependencies.missing - len(shown)
+        yield "waits_for", "\n".join([*shown, *([f"and {more} more"] if more > 0 else [])])
+    if dependencies.children:
+        yield "children", str(dependencies.children)
 
 
 def _field_text(job: Job, name: str, value: Json, times: Times) -> str:
@@ -82,7 +98,7 @@ def _about(job: Job, times: Times) -> str:
             parts = [*_how_far(job), f"held by {job.worker_id}, lapses {times.distance(job.lease_deadline)}"]
         case JobState.RETRYABLE | JobState.SCHEDULED:
             parts = [f"due {times.distance(job.not_before)}"]
-        case JobState.PENDING:
+        case JobState.PENDING | JobState.WAITING:
             parts = []
         case _:
             parts = [times.distance(job.finished_at)]

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger("litequeue")
 
 
+TELLS = 100
+"""Waiting jobs told of the end of others in a transaction that ends them."""
+
+
 class Stage(Enum):
     """How far a transaction has come: what an exception means depends on it."""
 
@@ -76,6 +80,7 @@ class Context(Reader):
         "fate",
         "has_ended",
         "is_synced",
+        "is_telling",
         "keeps_jobs",
         "leases",
         "rings",
@@ -83,6 +88,7 @@ class Context(Reader):
         "settled",
         "shared",
         "stage",
+        "tells_left",
     )
 
     def __init__(  # noqa: PLR0917 - only the store makes one, in this order
@@ -129,6 +135,10 @@ class Context(Reader):
         """Whether this made work ready, so that waiting processes are to hear of it once this has committed."""
         self.has_ended = False
         """Whether this ended a job, so that those who wait for that are to hear of it."""
+        self.is_telling = False
+        """Whether jobs are just being told of the ends of those that they wait for."""
+        self.tells_left = TELLS
+        """How many may be told by those who end jobs here; upkeep does the rest."""
         self.shared: list[Request] = []
         """Verbs of other threads that are done here too."""
         self.fate: Callable[[], Exception] | None = NotDone

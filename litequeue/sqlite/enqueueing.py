@@ -6,7 +6,8 @@ a repeat. Invariant: results come in the order of the jobs, and a later job of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from litequeue import codec, rules
@@ -14,10 +15,11 @@ from litequeue.errors import DuplicateJob, PayloadError, QueueFull, UsageError
 from litequeue.ids import new_job_ids
 from litequeue.model import Enqueued, JobState, NewJob, Placed, Transition
 from litequeue.rules import Repeat
+from litequeue.sqlite import chaining
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.filesystem import FREE_SPACE_RESERVE_BYTES
 from litequeue.sqlite.inserting import Encoded, insert, next_created_at
-from litequeue.sqlite.moves import rekey
+from litequeue.sqlite.moves import apply, rekey
 from litequeue.sqlite.rows import Row
 from litequeue.sqlite.statements import SQL
 
@@ -41,13 +43,42 @@ def _encode(job: NewJob, default_scope: str) -> Encoded:
     return encode_one(job.placed, job.payload, default_scope)
 
 
+def encode_last(job: NewJob, default_scope: str) -> Encoded:
+    """Encode the job that follows a group, however that ends.
+
+    Raises:
+        UsageError: not a `NewJob`, or one that waits for others, or may reset one that is there.
+        PayloadError: its payload cannot be stored.
+    """
+    if not isinstance(job, NewJob):
+        raise UsageError.of("then", job, "a NewJob")
+    if job.placed.after:
+        raise UsageError.of("then", job, "a job without `after`: it waits for the group")
+    if job.placed.on_conflict == "reset":
+        raise UsageError.of("on_conflict", job.placed.on_conflict, "return or raise for a job that waits for others")
+    return _encode(job, default_scope)._replace(on_parent_failure="run")
+
+
 def encode_one(placed: Placed, payload: object, default_scope: str) -> Encoded:
     """Encode a job whose other arguments have been checked.
 
     Raises:
         PayloadError: the payload cannot be stored.
     """
-    kind, scope, priority, delay_us, run_at, expires_us, max_attempts, idempotency_key, on_conflict, job_id = placed
+    (
+        kind,
+        scope,
+        priority,
+        delay_us,
+        run_at,
+        expires_us,
+        max_attempts,
+        idempotency_key,
+        on_conflict,
+        job_id,
+        after,
+        on_parent_failure,
+    ) = placed
     return Encoded(
         job_id,
         default_scope if scope is None else scope,
@@ -60,20 +91,23 @@ def encode_one(placed: Placed, payload: object, default_scope: str) -> Encoded:
         idempotency_key,
         on_conflict,
         codec.encode(payload),
+        after,
+        on_parent_failure,
     )
 
 
-def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
-    """Enqueue in order.
+def enqueue(context: Context, jobs: list[Encoded], then: Encoded | None = None) -> list[Enqueued]:
+    """Enqueue in order; a job `then` comes last, and waits for all the others.
 
     Raises:
         PayloadError: a payload beyond `max_payload`.
         QueueFull: `max_bytes` is reached.
         DuplicateJob: an id of another scope or kind, or a key with `on_conflict="raise"`.
+        JobNotFound: a job to wait for that is not there.
     """
     plain_bytes = named_bytes = 0
     has_named = False
-    for job in jobs:
+    for job in jobs if then is None else (*jobs, then):
         check_size(context, job.payload, "the payload of", job.kind)
         if job.is_named:
             has_named = True
@@ -85,15 +119,19 @@ def enqueue(context: Context, jobs: list[Encoded]) -> list[Enqueued]:
     changes = context.connection.total_changes()
     results: list[Enqueued] = []
     plain: list[tuple[UUID, Encoded]] = []
+    doomed: list[_Doomed] = []
     for job, fresh_id in zip(jobs, new_job_ids(context.now, len(jobs)), strict=True):
-        if not job.is_named:
+        if job.is_plain:
             plain.append((fresh_id, job))
             results.append(Enqueued(fresh_id, created=True))
         else:
             insert(context, plain)
             plain = []
-            results.append(_enqueue_named(context, job, job.job_id or fresh_id))
+            results.append(_enqueue_named(context, job, job.job_id or fresh_id, doomed))
     insert(context, plain)
+    if then is not None:
+        results.append(_follow(context, then, results))
+    _cancel(context, doomed)
     if context.connection.total_changes() > changes:
         if has_named:  # they may have been there already, and a repetition is answered on a full disk too
             check_reserve(context, named_bytes)
@@ -150,8 +188,38 @@ def check_max_bytes(context: Context) -> None:
         raise QueueFull(f"the queue would use {used:,} bytes; max_bytes allows {most:,}")
 
 
-def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
-    """Enqueue a job that may be there already, by its id or by its key."""
+class _Doomed(NamedTuple):
+    """A job that waits for one that has not completed, and never will."""
+
+    job_id: UUID
+    cause: str
+
+
+class _Group(NamedTuple):
+    """The jobs that the last one of a batch waits for."""
+
+    members: Sequence[UUID]
+    made: frozenset[UUID]
+    """Those that were made just now."""
+
+
+def _follow(context: Context, then: Encoded, results: Sequence[Enqueued]) -> Enqueued:
+    """Enqueue the job that waits for the end of these."""
+    members = tuple(dict.fromkeys(result.job_id for result in results))
+    group = _Group(members, frozenset(result.job_id for result in results if result.created))
+    return _enqueue_named(context, then, then.job_id or new_job_ids(context.now, 1)[0], [], group)
+
+
+def _cancel(context: Context, doomed: Sequence[_Doomed]) -> None:
+    """Cancel jobs that have been made to wait in vain; after all others were made, for these may wait for them."""
+    found = [(_find(context, SQL.row_by_id, job_id.bytes), cause) for job_id, cause in doomed]
+    apply(context, [(row, rules.cancel(row, context.now, cause)) for row, cause in found if row is not None])
+
+
+def _enqueue_named(
+    context: Context, job: Encoded, job_id: UUID, doomed: list[_Doomed], group: _Group | None = None
+) -> Enqueued:
+    """Enqueue a job that may be there already, by its id or by its key, or that waits for others."""
     dead: Row | None = None
     if job.job_id is not None:
         same = _find(context, SQL.row_by_id, job_id.bytes)
@@ -171,11 +239,34 @@ def _enqueue_named(context: Context, job: Encoded, job_id: UUID) -> Enqueued:
         answer = _enqueue_keyed(context, job, job.idempotency_key)
         if answer is not None:
             return answer
-    if dead is None:
-        insert(context, [(job_id, job)])
-    else:
-        _requeue(context, dead, job)
+    _make(context, job, job_id, dead, doomed, group)
     return Enqueued(job_id, created=True)
+
+
+def _make(  # noqa: PLR0917 - only `_enqueue_named` calls it
+    context: Context,
+    job: Encoded,
+    job_id: UUID,
+    dead: Row | None,
+    doomed: list[_Doomed],
+    group: _Group | None,
+) -> None:
+    """Make a job, or queue a dead or cancelled one anew, behind the others that it is to wait for."""
+    parents = None
+    if group is not None:
+        parents = chaining.look(context, group.members, group.made)
+    elif job.after:
+        parents = chaining.look(context, job.after)
+    cause = None if parents is None else parents.cancels(job.on_parent_failure)
+    waits = parents is not None and (cause is not None or bool(parents.missing))
+    if dead is None:
+        insert(context, [(job_id, job)], waits=waits)
+    else:
+        _requeue(context, dead, job, waits=waits)
+    if parents is not None:
+        chaining.add(context, job_id, parents, job.on_parent_failure, job.not_before(context.now))
+    if cause is not None:
+        doomed.append(_Doomed(job_id, cause))
 
 
 def _is_trigger(job: Encoded, same: Row) -> bool:
@@ -209,15 +300,17 @@ def _enqueue_keyed(context: Context, job: Encoded, key: str) -> Enqueued | None:
     return Enqueued(other.uuid, created=False)
 
 
-def _requeue(context: Context, row: Row, new: Encoded) -> None:
+def _requeue(context: Context, row: Row, new: Encoded, *, waits: bool) -> None:
     """Queue a dead or cancelled job anew in the same row: generation and log go on (V1)."""
-    state, gate = rules.gate(new.not_before(context.now), context.now)
+    state, gate = (JobState.WAITING, None) if waits else rules.gate(new.not_before(context.now), context.now)
+    if context.settings.has_chains:
+        chaining.forget(context, (row.job_id,))
     rekey(
         context,
         row,
         state=state,
         priority=new.priority,
-        created_at=next_created_at(context, new.scope, new.priority),
+        created_at=next_created_at(context, new.scope, new.priority, waits=waits),
         attempts=0,
         reaps=0,
         max_attempts=new.max_attempts,
@@ -230,8 +323,14 @@ def _requeue(context: Context, row: Row, new: Encoded) -> None:
 
 
 def _reset(context: Context, row: Row, new: Encoded) -> None:
-    """Give a waiting job the new trigger's payload, priority and times; it keeps its place and its counts (V2)."""
+    """Give a waiting job the new trigger's payload, priority and times; it keeps its place and its counts (V2).
+
+    One that waits for other jobs goes on waiting for them.
+    """
     state, gate = rules.gate(new.not_before(context.now), context.now)
+    if row.state == JobState.WAITING:
+        state, gate = JobState.WAITING, None
+        chaining.delay(context, row.job_id, new.not_before(context.now))
     rekey(
         context,
         row,

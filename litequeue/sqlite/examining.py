@@ -20,7 +20,7 @@ from litequeue.diagnosis import Finding, Severity
 from litequeue.errors import CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
 from litequeue.model import JobState
 from litequeue.settings import MAX_WEIGHT, SPECS, Settings, check
-from litequeue.sqlite import examining_schedules, invariants, schema, settings_table, tables
+from litequeue.sqlite import examining_chains, examining_schedules, invariants, schema, settings_table, tables
 from litequeue.sqlite.connection import pragma, why_not
 from litequeue.sqlite.failures import translate
 from litequeue.sqlite.findings import Tally
@@ -149,6 +149,8 @@ class _Walk:
         with _readable(self._tally, "what limits count"):
             self._slots()
 
+        with _readable(self._tally, "what jobs wait for"):
+            self._chains()
         with _readable(self._tally, "the schedules"):
             self._schedules()
 
@@ -176,6 +178,8 @@ class _Walk:
                 tally.add("job.body", job_id=job.job_id)
             if job.checkpoints > 0 and not job.has_continuation:
                 tally.add("continuation.missing", job_id=job.job_id)
+            if job.state == JobState.WAITING and reader.one(SQL.gate_of_job, job.job_id) is None:
+                tally.add("gate.missing", job_id=job.job_id)
             if job.state == JobState.LEASED:
                 for pool in reader.settings.limits.pools(job.kind, job.scope):
                     if reader.one(SQL.slot_exists, pool.kind, pool.scope, job.job_id) is None:
@@ -236,6 +240,22 @@ class _Walk:
                 if not any((pool.kind, pool.scope) == (kind, counted_in) for pool in pools):
                     self._tally.add("slot.orphan", job_id=job_id)
             after = rows[-1][:3] if len(rows) == PAGE else None
+
+    def _chains(self) -> None:
+        gate: int | None = 0
+        while gate is not None:
+            with _snapshot(self._connection):
+                rows: list[Values] = self._connection.execute(SQL.examined_gates, (gate, PAGE)).fetchall()
+            for found in rows:
+                examining_chains.look_over_gate(found, self._tally)
+            gate = rows[-1][0] if len(rows) == PAGE else None
+        after: tuple[bytes, int] | None = (b"", 0)
+        while after is not None:
+            with _snapshot(self._connection):
+                rows = self._connection.execute(SQL.examined_dependencies, (*after, PAGE)).fetchall()
+            for found in rows:
+                examining_chains.look_over_dependency(found, self._tally)
+            after = rows[-1][:2] if len(rows) == PAGE else None
 
     def _schedules(self) -> None:
         after: str | None = ""

@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from litequeue import codec, rules
-from litequeue.errors import DuplicateJob, PayloadError, QueueFull, UsageError
+from litequeue.errors import DuplicateJob, JobNotFound, PayloadError, QueueFull, UsageError
 from litequeue.lease import Holder, Lease
 from litequeue.model import JobState, Transition
 from litequeue.rules import Move
@@ -111,7 +111,12 @@ def exchange(context: Context, brought: Sequence[Brought], wish: Wish, holder: H
     for run in followed:
         try:
             in_savepoint(context, partial(_complete_and_follow, brought=brought, run=run))
-        except (PayloadError, DuplicateJob, QueueFull) as exc:  # our own; a full disk has another name in here
+        except (
+            PayloadError,
+            DuplicateJob,
+            QueueFull,
+            JobNotFound,
+        ) as exc:  # our own; a full disk has another name in here
             refused[run.place] = exc
     limit = wish.limit - len(retaken)  # both are in the worker's hands
     attempt = leasing.Attempt([])

@@ -96,6 +96,27 @@ CATALOGUE: dict[str, Sort] = {
     "continuation.progress": Sort(_PROBLEM, "a progress is outside 0 to 1"),
     "outbox.order": Sort(_PROBLEM, "a message of an outbox waits behind none, or is a job before its turn"),
     "outbox.missing": Sort(_PROBLEM, "the first message of a key has no job, so that those behind it stand still"),
+    "gate.missing": Sort(_PROBLEM, "a job waits for others, and for which is not known: retry or cancel it"),
+    "gate.lost": Sort(_PROBLEM, "a job waits for more others than are known, and so for ever: retry or cancel it"),
+    "gate.state": Sort(_PROBLEM, "a job waits for others and misses none, or misses some and does not wait"),
+    "gate.sum": Sort(_PROBLEM, "what a job has waited for and what it misses are not what it was to wait for"),
+    "gate.orphan": Sort(_PROBLEM, "what a job waits for is known, and there is no such job"),
+    "gate.count": Sort(
+        _PROBLEM,
+        "a job waits for fewer others than it misses, and would go too early",
+        "what it misses is told by a row for each, from which it is counted anew",
+    ),
+    "dependency.orphan": Sort(
+        _PROBLEM,
+        "a job is missed by another one that does not wait",
+        "what does not wait is told of no end, and nothing else looks at it",
+    ),
+    "dependency.lost": Sort(_PROBLEM, "a job waits for one that is not there, and so for ever: retry or cancel it"),
+    "dependency.untold": Sort(
+        _PROBLEM,
+        "a job waits for one that has ended, and nobody will tell it",
+        "it is told how that one has ended, as it would have been by whoever ended it",
+    ),
     "rerun.orphan": Sort(_PROBLEM, "a trigger waits for the end of a run that is not running"),
     "slot.orphan": Sort(
         _PROBLEM,

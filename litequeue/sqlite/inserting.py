@@ -12,7 +12,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from litequeue import codec, rules
-from litequeue.model import JobState, OnConflict, Transition
+from litequeue.model import JobState, OnConflict, OnParentFailure, Transition
 from litequeue.sqlite.context import Context, SyncNeeded
 from litequeue.sqlite.ringing import announce
 from litequeue.sqlite.statements import SQL
@@ -34,11 +34,18 @@ class Encoded(NamedTuple):
     idempotency_key: str | None
     on_conflict: OnConflict
     payload: bytes
+    after: tuple[UUID, ...] = ()
+    on_parent_failure: OnParentFailure = "cancel"
 
     @property
     def is_named(self) -> bool:
         """Whether the job may be there already."""
         return self.job_id is not None or self.idempotency_key is not None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the job is new in any case, and waits for no other."""
+        return self.job_id is None and self.idempotency_key is None and not self.after
 
     def not_before(self, now: int) -> int | None:
         """Return its gate, now that the transaction has a time; a delay wins over a date."""
@@ -49,14 +56,21 @@ class Encoded(NamedTuple):
         return None if self.expires_us is None else now + self.expires_us
 
 
-def next_created_at(context: Context, scope: str, priority: int) -> int:
-    """Return `max(now, 1 + the last pending one's)`: one seek for each scope and priority."""
+def next_created_at(context: Context, scope: str, priority: int, *, waits: bool = False) -> int:
+    """Return `max(now, 1 + the last pending one's)`: one seek for each scope and priority.
+
+    One that `waits` for other jobs comes after those that do as well.
+    """
     last = context.one(SQL.tail, scope, priority)
-    return context.now if last is None else max(context.now, 1 + last[0])
+    created_at = context.now if last is None else max(context.now, 1 + last[0])
+    if waits:
+        last = context.one(SQL.tail_waiting, scope, priority)
+        return created_at if last is None else max(created_at, 1 + last[0])
+    return created_at
 
 
-def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
-    """Insert jobs under these ids, in the order given.
+def insert(context: Context, new: list[tuple[UUID, Encoded]], *, waits: bool = False) -> None:
+    """Insert jobs under these ids, in the order given; those that `waits` is said of have others to wait for.
 
     Raises:
         SyncNeeded: this transaction is not synced, and has to be.
@@ -72,16 +86,18 @@ def insert(context: Context, new: list[tuple[UUID, Encoded]]) -> None:
     bodies = []
     gated = []
     for job_id, job in new:
-        _, scope, kind, priority, max_attempts, delay_us, run_at, expires_us, key, _, payload = job
+        _, scope, kind, priority, max_attempts, delay_us, run_at, expires_us, key, _, payload, _, _ = job
         state, gate = _READY
-        if delay_us is not None or run_at is not None:
+        if waits:
+            state = JobState.WAITING
+        elif delay_us is not None or run_at is not None:
             state, gate = rules.gate(job.not_before(now), now)
-        if gate is None:
-            context.rings = True
-        else:
+        if gate is not None:
             gated.append((scope, gate))
+        elif not waits:
+            context.rings = True
         place = (scope, priority)
-        created_at = tails.get(place) or next_created_at(context, scope, priority)
+        created_at = tails.get(place) or next_created_at(context, scope, priority, waits=waits)
         tails[place] = created_at + 1
         raw_id = job_id.int.to_bytes(16)
         expires_at = None if expires_us is None else job.expires_at(now)

@@ -19,8 +19,8 @@ _UUID_BYTES = 16
 _GATED = frozenset({JobState.RETRYABLE, JobState.SCHEDULED})
 
 LEADS_TO: dict[Transition, frozenset[JobState]] = {
-    Transition.ENQUEUED: frozenset({JobState.PENDING, JobState.SCHEDULED}),
-    Transition.PROMOTED: frozenset({JobState.PENDING}),
+    Transition.ENQUEUED: frozenset({JobState.PENDING, JobState.SCHEDULED, JobState.WAITING}),
+    Transition.PROMOTED: frozenset({JobState.PENDING, JobState.SCHEDULED}),
     Transition.LEASED: frozenset({JobState.LEASED}),
     Transition.COMPLETED: frozenset({JobState.COMPLETED}),
     # A trigger that was kept during the run may have taken the back-off's place (V2).

@@ -33,7 +33,7 @@ def reindex(context: Context) -> None:
     Raises:
         apsw.ConstraintError: two active jobs have the same key; nothing was changed.
     """
-    for table in ("litequeue_job", "litequeue_schedule"):
+    for table in ("litequeue_job", "litequeue_schedule", "litequeue_gate", "litequeue_dependency"):
         context.connection.execute(f"REINDEX {table}").fetchall()
 
 
@@ -45,3 +45,18 @@ def remove_outcomes(context: Context) -> int:
 def remove_continuations(context: Context) -> int:
     """Remove checkpoints of jobs that nobody has leased."""
     return context.write(SQL.orphaned_continuations_remove, ())
+
+
+def count_gates(context: Context) -> int:
+    """Count anew what jobs miss that count less."""
+    return context.write(SQL.gates_count_anew, ())
+
+
+def tell_untold(context: Context) -> int:
+    """Write down the ends of which nobody would tell those that wait for them."""
+    return context.write(SQL.untold_notices_add, ())
+
+
+def remove_dependencies(context: Context) -> int:
+    """Remove what jobs have missed that do not wait."""
+    return context.write(SQL.orphaned_dependencies_remove, ())

@@ -14,7 +14,7 @@ from litequeue import codec, rules
 from litequeue.ids import new_job_ids
 from litequeue.model import JobState, Transition, lease_summary
 from litequeue.rules import Move, TriggerFate
-from litequeue.sqlite import relaying, slots
+from litequeue.sqlite import chaining, relaying, slots
 from litequeue.sqlite.context import Context, DeadLetter
 from litequeue.sqlite.inserting import Encoded, insert
 from litequeue.sqlite.reader import Reader
@@ -81,10 +81,30 @@ def apply(  # noqa: C901, PLR0912 - one pass over a batch, where calls would cos
         slots.give(context, [row for row, _ in moves if row.state == JobState.LEASED])
     if moved:
         context.write_exactly(SQL.move, moved)
+    is_awaited = context.settings.has_chains and chaining.note(context, moves)
     remove(context, removed)
     relaying.advance(context, delivered)
     for row, move, trigger in triggered:
         _pull(context, row, move, trigger)
+    if is_awaited and not context.is_telling:
+        context.tells_left -= tell(context, context.tells_left)
+        context.rings |= chaining.is_behind(context)  # whoever waits for work does the rest
+
+
+def tell(context: Context, limit: int) -> int:
+    """Tell up to `limit` gates of the ends that they wait for, in order, and move their jobs; return how many were.
+
+    What these moves lead to in turn comes behind what is noted already, and is within the limit as well.
+    """
+    done = 0
+    context.is_telling = True
+    try:
+        while done < limit and (told := chaining.step(context, limit - done)) is not None:
+            done += told.done
+            apply(context, told.moves)
+    finally:
+        context.is_telling = False
+    return done
 
 
 def remove(context: Context, rows: Sequence[Row]) -> None:
@@ -95,6 +115,8 @@ def remove(context: Context, rows: Sequence[Row]) -> None:
     ids = [(row.job_id,) for row in rows]
     context.cursor.executemany(SQL.body_remove, ids)
     context.cursor.executemany(SQL.outcome_remove, ids)
+    if context.settings.has_chains:
+        chaining.forget(context, [row.job_id for row in rows])
     relaying.advance(context, rows)
 
 
@@ -134,7 +156,8 @@ def rekey(
     payload: bytes,
 ) -> None:
     """Give a waiting or finished job a new place, gate and payload."""
-    announce(context, [(row.scope, not_before)])
+    if state is not JobState.WAITING:
+        announce(context, [(row.scope, not_before)])
     more = event_bytes(context, row, events)
     changed = (
         int(state),

@@ -18,7 +18,7 @@ from litequeue.arguments import ID_DIGITS
 from litequeue.errors import JobNotFound, StorageCorrupt
 from litequeue.limits import ALL_KINDS
 from litequeue.model import Job, JobState, Stats, public_scope
-from litequeue.sqlite import upkeep
+from litequeue.sqlite import chaining, upkeep
 from litequeue.sqlite.admission import Admission
 from litequeue.sqlite.leasing import prefix_end, ready_kinds
 from litequeue.sqlite.reader import Reader
@@ -162,6 +162,7 @@ def _may_lease(reader: Reader, scope: str | None, kinds: tuple[str, ...] | None,
         or upkeep.has_lapsed(reader)
         or upkeep.has_due(reader, scope)
         or upkeep.has_overdue(reader, scope)
+        or chaining.is_behind(reader)
     )
 
 

@@ -1,6 +1,7 @@
 -- The queue's tables, version 2. Every name begins with litequeue_, so that they can live beside an application's own.
 -- Times are µs since the epoch; lease_deadline is by the lease clock. State codes: 0 pending, 1 leased, 2 completed,
--- 3 retryable, 4 dead, 5 scheduled, 6 cancelled. Do not write to these tables by hand: no guarantee survives it.
+-- 3 retryable, 4 dead, 5 scheduled, 6 cancelled, 7 waiting for other jobs. Do not write to these tables by hand: no
+-- guarantee survives it.
 
 -- One row: which schema this is, and a number that grows whenever a setting or the lease clock's offset changes.
 CREATE TABLE litequeue_meta (
@@ -19,7 +20,7 @@ CREATE TABLE litequeue_host (
 -- The jobs, in the order in which they are leased. A transition moves a row from one key to the next.
 CREATE TABLE litequeue_job (
     scope TEXT NOT NULL,
-    state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 6),
+    state INTEGER NOT NULL CHECK (state BETWEEN 0 AND 7),
     priority INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
     job_id BLOB NOT NULL,
@@ -61,15 +62,15 @@ CREATE INDEX litequeue_job_due_anywhere ON litequeue_job (not_before)
 
 -- Waiting jobs that must start by a time.
 CREATE INDEX litequeue_job_expiry ON litequeue_job (scope, expires_at)
-    WHERE expires_at IS NOT NULL AND state IN (0, 3, 5);
+    WHERE expires_at IS NOT NULL AND state IN (0, 3, 5, 7);
 
 -- The same over all scopes.
 CREATE INDEX litequeue_job_expiry_anywhere ON litequeue_job (expires_at)
-    WHERE expires_at IS NOT NULL AND state IN (0, 3, 5);
+    WHERE expires_at IS NOT NULL AND state IN (0, 3, 5, 7);
 
 -- One active job for each key.
 CREATE UNIQUE INDEX litequeue_job_key ON litequeue_job (scope, kind, idempotency_key)
-    WHERE idempotency_key IS NOT NULL AND state IN (0, 1, 3, 5);
+    WHERE idempotency_key IS NOT NULL AND state IN (0, 1, 3, 5, 7);
 
 -- The latest completed job of a key, for the window after completion.
 CREATE INDEX litequeue_job_key_done ON litequeue_job (scope, kind, idempotency_key, finished_at)
@@ -223,6 +224,44 @@ CREATE TABLE litequeue_outbox (
 -- A message by its id.
 CREATE UNIQUE INDEX litequeue_outbox_message ON litequeue_outbox (job_id);
 
+-- What a job waits for (state 7), or has waited for, as long as the job is there: how many other jobs, its parents, how
+-- those have ended, and how many it has yet to be told of. It waits exactly while some are missing. `not_before` is the
+-- job's delay, which counts once none is. Ids are never used again.
+CREATE TABLE litequeue_gate (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    job_id BLOB NOT NULL,
+    parents INTEGER NOT NULL,
+    missing INTEGER NOT NULL CHECK (missing BETWEEN 0 AND parents),
+    completed INTEGER NOT NULL,
+    dead INTEGER NOT NULL,
+    cancelled INTEGER NOT NULL,
+    on_parent_failure TEXT NOT NULL CHECK (on_parent_failure IN ('cancel', 'run')),
+    not_before INTEGER
+) STRICT;
+
+-- The gate of a job.
+CREATE UNIQUE INDEX litequeue_gate_job ON litequeue_gate (job_id);
+
+-- The jobs that a gate is missing: those that have not ended, and those of whose end it has not been told.
+CREATE TABLE litequeue_dependency (
+    parent_id BLOB NOT NULL,
+    gate INTEGER NOT NULL,
+    PRIMARY KEY (parent_id, gate)
+) WITHOUT ROWID, STRICT;
+
+-- The same by the gate.
+CREATE INDEX litequeue_dependency_gate ON litequeue_dependency (gate, parent_id);
+
+-- What gates are to be told, in this order and in steps: a job has ended so, which concerns those up to this gate that
+-- miss it; or, where no job is named, this gate's job waits no more, and what it misses is to be forgotten.
+CREATE TABLE litequeue_notice (
+    id INTEGER PRIMARY KEY,
+    gate INTEGER NOT NULL,
+    parent_id BLOB,
+    state INTEGER CHECK (state IN (2, 4, 6)),
+    CHECK ((parent_id IS NULL) = (state IS NULL))
+) STRICT;
+
 -- For someone with the sqlite3 shell (only while no program uses the file through another SQLite: see the README).
 CREATE VIEW litequeue_jobs AS
 SELECT lower(hex(job_id)) AS job_id,
@@ -230,6 +269,7 @@ SELECT lower(hex(job_id)) AS job_id,
     CASE state
         WHEN 0 THEN 'pending' WHEN 1 THEN 'leased' WHEN 2 THEN 'completed' WHEN 3 THEN 'retryable'
         WHEN 4 THEN 'dead' WHEN 5 THEN 'scheduled' WHEN 6 THEN 'cancelled'
+        WHEN 7 THEN 'waiting'
     END AS state,
     kind,
     priority,

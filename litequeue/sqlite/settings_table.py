@@ -33,7 +33,8 @@ def read(reader: Reader) -> Settings:
     for scope, kind, since in reader.all(SQL.pauses):
         paused[_text("scope", scope)][_text("kind", kind)] = since
     weights = {_text("scope", scope): _weight(weight) for scope, weight in reader.all(SQL.weights)}
-    return Settings(own, dict(by_kind), dict(by_scope), limits.Pauses(dict(paused)), weights)
+    has_chains = bool(reader.all(SQL.is_chained)[0][0])
+    return Settings(own, dict(by_kind), dict(by_scope), limits.Pauses(dict(paused)), weights, has_chains)
 
 
 def put(context: Context, name: str, value: Value, kind: str | None, scope: str | None) -> None:
@@ -82,6 +83,11 @@ def resume(context: Context, kind: str, scope: str) -> bool:
         _changed(context)
         context.rings = True
     return is_gone
+
+
+def chains_begin(context: Context) -> None:
+    """Let everybody know that there is a job that waits for others, or has."""
+    _changed(context)
 
 
 def _setting_changed(context: Context, name: str, kind: str | None) -> None:

@@ -45,6 +45,7 @@ class Statements:
     holders_clear: str
     holders: str
     tail: str
+    tail_waiting: str
     job_add: str
     body_add: str
     body_replace: str
@@ -62,6 +63,22 @@ class Statements:
     outbox_begin: str
     outbox_remove: str
     outbox_waiting: str
+    is_chained: str
+    gate_add: str
+    gate_of_job: str
+    gate_close: str
+    gate_delay: str
+    gate_remove: str
+    gate_told: str
+    dependency_add: str
+    dependency_remove: str
+    last_gate_of_parent: str
+    gates_of_parent: str
+    parents_of_gate: str
+    children: str
+    notice_add: str
+    notice_first: str
+    notice_remove: str
     pages_used: str
     room: str
     heads: str
@@ -140,12 +157,17 @@ class Statements:
     examined_slots: str
     slot_exists: str
     examined_outbox: str
+    examined_gates: str
+    examined_dependencies: str
     examined_schedules: str
     body_count: str
     hosts: str
     others: str
     orphaned_outcomes_remove: str
     orphaned_continuations_remove: str
+    gates_count_anew: str
+    untold_notices_add: str
+    orphaned_dependencies_remove: str
 
 
 def parse(text: str) -> dict[str, str]:

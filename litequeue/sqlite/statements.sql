@@ -35,7 +35,7 @@ outcome.job_id = job.job_id AND +outcome.job_id = job.job_id
 continuation.job_id = job.job_id AND +continuation.job_id = job.job_id
 
 -- part: job_of_body
-job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6) AND job.priority = body.priority
+job.scope = body.scope AND job.state IN (0, 1, 2, 3, 4, 5, 6, 7) AND job.priority = body.priority
     AND job.created_at = body.created_at AND job.job_id = body.job_id AND +job.job_id = body.job_id
 
 -- ## What every process agrees on
@@ -132,6 +132,11 @@ SELECT id, sidecar FROM litequeue_holder ORDER BY id;
 SELECT created_at FROM litequeue_job
 WHERE scope = ? AND state = 0 AND priority = ? ORDER BY created_at DESC LIMIT 1;
 
+-- name: tail_waiting
+-- The same of the jobs that wait for others: those that are let go together go in the order in which they came.
+SELECT created_at FROM litequeue_job
+WHERE scope = ? AND state = 7 AND priority = ? ORDER BY created_at DESC LIMIT 1;
+
 -- name: job_add
 INSERT INTO litequeue_job (scope, state, priority, created_at, job_id, kind, attempts, reaps, max_attempts,
     lease_generation, beats, checkpoints, not_before, expires_at, idempotency_key, events)
@@ -154,7 +159,7 @@ WHERE body.job_id = :job_id AND +body.job_id = :job_id;
 -- name: row_by_key
 -- Without the CAST SQLite would put the wanted key in the place of the column that is compared again.
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_key
-WHERE job.idempotency_key IS NOT NULL AND job.state IN (0, 1, 3, 5)
+WHERE job.idempotency_key IS NOT NULL AND job.state IN (0, 1, 3, 5, 7)
     AND job.scope = ? AND job.kind = ? AND job.idempotency_key = CAST(:key AS TEXT) AND +job.idempotency_key = :key;
 
 -- name: row_by_done_key
@@ -209,6 +214,70 @@ DELETE FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND key = ? AND positio
 
 -- name: outbox_waiting
 SELECT count(*) FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND payload IS NOT NULL;
+
+-- ## Chains: what waits for other jobs to end
+
+-- name: is_chained
+-- Whether verbs have to ask: a file without chains pays nothing.
+SELECT EXISTS (SELECT 1 FROM litequeue_gate) OR EXISTS (SELECT 1 FROM litequeue_dependency)
+    OR EXISTS (SELECT 1 FROM litequeue_notice);
+
+-- name: gate_add
+INSERT INTO litequeue_gate (job_id, parents, missing, completed, dead, cancelled, on_parent_failure, not_before)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: gate_of_job
+SELECT id, parents, missing, completed, dead, cancelled, on_parent_failure, not_before
+FROM litequeue_gate INDEXED BY litequeue_gate_job WHERE <of_job>;
+
+-- name: gate_close
+UPDATE litequeue_gate SET missing = 0 WHERE id = ? AND missing > 0;
+
+-- name: gate_delay
+UPDATE litequeue_gate SET not_before = ? WHERE <of_job>;
+
+-- name: gate_remove
+DELETE FROM litequeue_gate WHERE <of_job>;
+
+-- name: gate_told
+-- One parent has ended.
+UPDATE litequeue_gate
+SET missing = missing - 1, completed = completed + ?, dead = dead + ?, cancelled = cancelled + ?
+WHERE id = ? AND missing > 0;
+
+-- name: dependency_add
+INSERT INTO litequeue_dependency (parent_id, gate) VALUES (?, ?);
+
+-- name: dependency_remove
+DELETE FROM litequeue_dependency WHERE parent_id = ? AND gate = ?;
+
+-- name: last_gate_of_parent
+-- The latest gate that misses a job; NULL where none does.
+SELECT max(gate) FROM litequeue_dependency NOT INDEXED WHERE parent_id = ?;
+
+-- name: gates_of_parent
+-- The gates that miss a job, up to one, in the order in which they were made; without what belongs to it where a gate
+-- has gone with its job.
+SELECT dependency.gate, gate.job_id, gate.missing, gate.on_parent_failure, gate.not_before
+FROM litequeue_dependency AS dependency NOT INDEXED
+LEFT JOIN litequeue_gate AS gate ON gate.id = dependency.gate
+WHERE dependency.parent_id = ? AND dependency.gate <= ? ORDER BY dependency.gate LIMIT ?;
+
+-- name: parents_of_gate
+SELECT parent_id FROM litequeue_dependency INDEXED BY litequeue_dependency_gate
+WHERE gate = ? ORDER BY parent_id LIMIT ?;
+
+-- name: children
+SELECT count(*) FROM litequeue_dependency NOT INDEXED WHERE parent_id = ?;
+
+-- name: notice_add
+INSERT INTO litequeue_notice (gate, parent_id, state) VALUES (?, ?, ?);
+
+-- name: notice_first
+SELECT id, gate, parent_id, state FROM litequeue_notice WHERE id > 0 ORDER BY id LIMIT 1;
+
+-- name: notice_remove
+DELETE FROM litequeue_notice WHERE id = ?;
 
 -- name: pages_used
 -- What max_bytes limits: the pages in use, without those that deleted jobs have left for reuse.
@@ -441,12 +510,12 @@ SELECT scope, max(looked) FROM walk;
 
 -- name: overdue
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_expiry
-WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5) AND job.scope = ? AND job.expires_at <= ?
+WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5, 7) AND job.scope = ? AND job.expires_at <= ?
 ORDER BY job.expires_at LIMIT ?;
 
 -- name: overdue_anywhere
 SELECT <row> FROM litequeue_job AS job INDEXED BY litequeue_job_expiry_anywhere
-WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5) AND job.expires_at <= ?
+WHERE job.expires_at IS NOT NULL AND job.state IN (0, 3, 5, 7) AND job.expires_at <= ?
 ORDER BY job.expires_at LIMIT ?;
 
 -- name: distant
@@ -646,6 +715,31 @@ FROM litequeue_outbox AS message NOT INDEXED
 WHERE (message.scope, message.key, message.position) > (?, ?, ?)
 ORDER BY message.scope, message.key, message.position LIMIT ?;
 
+-- part: state_of
+CROSS JOIN litequeue_job AS job NOT INDEXED ON <job_of_body>
+
+-- name: examined_gates
+-- With the state of its job, if that is there, and how many jobs it misses.
+SELECT gate.id, gate.job_id, gate.parents, gate.missing, gate.completed + gate.dead + gate.cancelled,
+    (SELECT job.state FROM litequeue_body AS body <state_of> WHERE body.job_id = gate.job_id),
+    (SELECT count(*) FROM litequeue_dependency AS missed INDEXED BY litequeue_dependency_gate WHERE missed.gate = gate.id)
+FROM litequeue_gate AS gate
+WHERE gate.id > ? ORDER BY gate.id LIMIT ?;
+
+-- name: examined_dependencies
+-- With the gate's job and count, the state of the job that it misses, and whether a notice tells the gate of its end, or
+-- forgets what the gate misses.
+SELECT missed.parent_id, missed.gate, gate.job_id, gate.missing,
+    (SELECT job.state FROM litequeue_body AS body <state_of> WHERE body.job_id = missed.parent_id),
+    EXISTS (
+        SELECT 1 FROM litequeue_notice AS notice
+        WHERE notice.parent_id = missed.parent_id AND notice.gate >= missed.gate
+    ),
+    EXISTS (SELECT 1 FROM litequeue_notice AS notice WHERE notice.parent_id IS NULL AND notice.gate = missed.gate)
+FROM litequeue_dependency AS missed NOT INDEXED
+LEFT JOIN litequeue_gate AS gate ON gate.id = missed.gate
+WHERE (missed.parent_id, missed.gate) > (?, ?) ORDER BY missed.parent_id, missed.gate LIMIT ?;
+
 -- name: examined_schedules
 SELECT <schedule> FROM litequeue_schedule WHERE name > ? ORDER BY name LIMIT ?;
 
@@ -672,3 +766,32 @@ WHERE job_id IN (
     LEFT JOIN litequeue_body AS body ON body.job_id = continuation.job_id
     WHERE (<leases_of_body>) = 0
 );
+
+-- name: gates_count_anew
+-- A gate that counts fewer than it misses lets its job go too early.
+UPDATE litequeue_gate SET missing = (
+    SELECT count(*) FROM litequeue_dependency AS missed INDEXED BY litequeue_dependency_gate
+    WHERE missed.gate = litequeue_gate.id
+)
+WHERE missing > 0 AND missing < (
+    SELECT count(*) FROM litequeue_dependency AS missed INDEXED BY litequeue_dependency_gate
+    WHERE missed.gate = litequeue_gate.id
+);
+
+-- name: untold_notices_add
+-- For every job that has ended, is missed, and of which no notice tells.
+INSERT INTO litequeue_notice (gate, parent_id, state)
+SELECT max(missed.gate), missed.parent_id, job.state
+FROM litequeue_dependency AS missed NOT INDEXED
+CROSS JOIN litequeue_body AS body ON body.job_id = missed.parent_id
+<state_of>
+WHERE job.state IN (2, 4, 6) AND NOT EXISTS (
+    SELECT 1 FROM litequeue_notice AS notice
+    WHERE notice.parent_id = missed.parent_id AND notice.gate >= missed.gate
+)
+GROUP BY missed.parent_id, job.state;
+
+-- name: orphaned_dependencies_remove
+DELETE FROM litequeue_dependency
+WHERE gate NOT IN (SELECT id FROM litequeue_gate WHERE missing > 0)
+    AND gate NOT IN (SELECT gate FROM litequeue_notice WHERE parent_id IS NULL);

@@ -118,6 +118,8 @@ class Flood:
 def step(context: Context, scope: str | None, flood: Flood) -> int:
     """Do what a lease call does before it answers that nothing is ready, in a scope or in all (contract §3)."""
     moved = reap(context, STEP) + expire(context, scope, STEP)
+    if context.settings.has_chains:
+        moved += moves.tell(context, STEP)
     if scope is not None:
         return moved + promote(context, scope, STEP)
     return moved + _promote(context, _due_anywhere(context, flood))

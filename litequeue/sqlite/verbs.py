@@ -18,18 +18,21 @@ from litequeue.lease import MAX_LEASE_S, Duration, Lease
 from litequeue.model import (
     ANY,
     SYSTEM,
+    Batch,
+    Dependencies,
     Enqueued,
     Job,
     JobState,
     NewJob,
     OnConflict,
+    OnParentFailure,
     Scope,
     SpecialScope,
     Stats,
     placed,
     storable_scope,
 )
-from litequeue.sqlite import enqueueing, leasing, operating, reading, settling
+from litequeue.sqlite import chaining, enqueueing, leasing, operating, reading, settling
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.leasing import Wish
 from litequeue.sqlite.operating import Refusal
@@ -77,6 +80,8 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         idempotency_key: str | None = None,
         on_conflict: OnConflict = "return",
         job_id: JobId | None = None,
+        after: Iterable[JobId] = (),
+        on_parent_failure: OnParentFailure = "cancel",
     ) -> Enqueued:
         """Put a job at the end of its line; return its id and whether it is new (V1, V2).
 
@@ -87,10 +92,16 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         repeat does: `return` the job that has it, `raise`, or `reset` (the newest trigger counts). A `job_id` that
         exists is the same job, unless that one is dead or cancelled: then it is queued anew.
 
+        `after` names up to 1,000 jobs, its parents, which must be there: the job waits until all of them have
+        completed. When one is dead or cancelled, `on_parent_failure` says what becomes of it: `cancel` cancels it at
+        once, and so what waits for it in turn; with `run` a parent has ended however it did. `delay` and `run_at` go on
+        meanwhile, and so does `expires`.
+
         Raises:
             UsageError: an argument out of its bounds.
             PayloadError: the payload cannot be stored, or is larger than `max_payload`.
             DuplicateJob: the `job_id` exists with another scope or kind, or the key is taken and `on_conflict="raise"`.
+            JobNotFound: a job of `after` is not there, or not there any more.
             QueueFull: `max_bytes`, or the room left on the disk, forbids it.
         """
         checked = placed(
@@ -104,6 +115,8 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
             idempotency_key,
             on_conflict,
             job_id,
+            after,
+            on_parent_failure,
         )
         encoded = [enqueueing.encode_one(checked, payload, storable_scope(self.scope))]
         return self._do(lambda context: enqueueing.enqueue(context, encoded), durable=True)[0]
@@ -119,6 +132,22 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         if not encoded:
             return []
         return self._do(lambda context: enqueueing.enqueue(context, encoded), durable=True)
+
+    def batch(self, jobs: Iterable[NewJob], then: NewJob) -> Batch:
+        """Enqueue a group of jobs and, in the same commit, one that is ready when the last of the group has ended.
+
+        It runs however they have ended, completed, dead or cancelled (its `on_parent_failure` has no say), and once,
+        though some of them be run again later; `dependencies`, asked for its id, tells how they have ended. A job of
+        the group that was there already, by its id or key, belongs to the group all the same, but a `then` that was
+        there stays as it is. A group without jobs has ended.
+
+        Raises: as `enqueue`; then none of the jobs is stored. `then` can have no `after`, nor `on_conflict="reset"`.
+        """
+        default = storable_scope(self.scope)
+        encoded = enqueueing.encode(jobs, default)
+        last = enqueueing.encode_last(then, default)
+        *results, follower = self._do(lambda context: enqueueing.enqueue(context, encoded, last), durable=True)
+        return Batch(results, follower)
 
     # --- lease
 
@@ -296,7 +325,9 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         return self._do(lambda context: operating.cancel(context, given), durable=True) if given else []
 
     def retry(self, job_id: JobId) -> None:
-        """Run a job again: a finished one anew, with its attempts back at 0; a gated one now (V10).
+        """Run a job again: a finished one anew, with its attempts back at 0; one that waits now (V10).
+
+        Neither waits for other jobs any more, whatever it was to wait for.
 
         Raises:
             JobNotFound: there is no such job.
@@ -325,6 +356,10 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         """Bury every waiting job that can no longer start in time; return how many (V11)."""
 
     @abstractmethod
+    def tell_waiting(self) -> int:
+        """Tell every waiting job of what has ended that it waits for; return how many were told (V11)."""
+
+    @abstractmethod
     def prune(self) -> int:
         """Remove every finished job whose retention is over; return how many (V11)."""
 
@@ -351,6 +386,15 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         digits = arguments.id_digits("beginning", beginning)
         most = arguments.whole("limit", limit, 1, _MAX_PAGE)
         return self._look(lambda reader: reading.ids_that_begin(reader, digits, most))
+
+    def dependencies(self, job_id: JobId) -> Dependencies:
+        """Return what a job waits for or has waited for, how that has ended, and how many jobs wait for it (V13).
+
+        Raises:
+            JobNotFound: there is no such job, or its retention is over.
+        """
+        given = arguments.job_id("job_id", job_id)
+        return self._look(lambda reader: chaining.dependencies(reader, given))
 
     def list(
         self,

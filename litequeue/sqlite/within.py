@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from litequeue.lease import Lease
 from litequeue.model import ANY
-from litequeue.sqlite import settling, upkeep
+from litequeue.sqlite import moves, settling, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.verbs import ManyScopes, Verbs
 
@@ -49,6 +49,10 @@ class Within(Verbs):
     def expire_overdue(self, scope: ManyScopes = ANY) -> int:
         """Bury every waiting job that can no longer start in time; return how many (V11)."""
         return self._in_steps(scope, upkeep.expire)
+
+    def tell_waiting(self) -> int:
+        """Tell every waiting job of what has ended that it waits for; return how many were told (V11)."""
+        return self._do(lambda context: _until_done(lambda: moves.tell(context, upkeep.STEP)), durable=False)
 
     def prune(self) -> int:
         """Remove every finished job whose retention is over; return how many (V11)."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, Protocol, TypeVar, cast
 from litequeue import codec
 from litequeue.errors import UsageError
 from litequeue.lease import Duration, Lease
-from litequeue.model import NewJob, OnConflict, Scope
+from litequeue.model import NewJob, OnConflict, OnParentFailure, Scope
 from litequeue.sqlite.verbs import JobId
 from litequeue.worker.handlers import AnyCall, AnyTask, Handler, Permanent, check_function, fits, is_async, signature_of
 from litequeue.worker.outcomes import Misfit
@@ -55,6 +55,8 @@ class Target(Protocol[T_co]):
         idempotency_key: str | None = None,
         on_conflict: OnConflict = "return",
         job_id: JobId | None = None,
+        after: Iterable[JobId] = (),
+        on_parent_failure: OnParentFailure = "cancel",
     ) -> T_co:
         """See `Queue.enqueue`."""
         ...
@@ -98,6 +100,8 @@ class TaskOptions(Generic[P]):
             idempotency_key=job.idempotency_key,
             on_conflict=job.on_conflict,
             job_id=job.job_id,
+            after=job.after,
+            on_parent_failure=job.on_parent_failure,
         )
 
     def new_job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
@@ -185,6 +189,8 @@ class Task(AnyTask, Generic[P, R_co]):
         idempotency_key: str | None = None,
         on_conflict: OnConflict = "return",
         job_id: JobId | None = None,
+        after: Iterable[JobId] = (),
+        on_parent_failure: OnParentFailure = "cancel",
     ) -> TaskOptions[P]:
         """Say how a job is enqueued, as in `send.options(delay=5).enqueue(q, "a@b.c")`; see `Queue.enqueue`.
 
@@ -205,6 +211,8 @@ class Task(AnyTask, Generic[P, R_co]):
             idempotency_key=idempotency_key,
             on_conflict=on_conflict,
             job_id=job_id,
+            after=after,
+            on_parent_failure=on_parent_failure,
         )
         return TaskOptions(self._check, self._signature, template)
 

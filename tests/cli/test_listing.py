@@ -45,6 +45,7 @@ def in_every_state(queue: Queue) -> dict[JobState, UUID]:
     made[JobState.SCHEDULED] = queue.enqueue("work", delay=60).job_id
     made[JobState.CANCELLED] = queue.enqueue("work").job_id
     queue.cancel(made[JobState.CANCELLED])
+    made[JobState.WAITING] = queue.enqueue("work", after=[made[JobState.SCHEDULED]]).job_id
     return made
 
 
@@ -64,6 +65,7 @@ def test_the_listing_has_a_line_for_each_job_in_the_order_of_states(
     assert re.fullmatch(f"{ago}, first line second line", about[JobState.DEAD])
     assert re.fullmatch(r"due in \d+ s", about[JobState.SCHEDULED])
     assert re.fullmatch(ago, about[JobState.CANCELLED])
+    assert about[JobState.WAITING] == ""
 
 
 @pytest.mark.parametrize("state", JobState)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Processes
     from tests.conftest import MakeQueue
 
-COUNTS = r"reaped (\d+), promoted (\d+), expired (\d+), pruned (\d+), pulled in (\d+), fired \d+"
+COUNTS = r"reaped (\d+), promoted (\d+), expired (\d+), told (\d+), pruned (\d+), pulled in (\d+), fired \d+"
 REPORT = COUNTS + r"; [\d,]+ bytes given back; (\d+) pages? left in the write-ahead log of [\d,]+ bytes"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the signals and locks here are POSIX")
@@ -42,9 +42,9 @@ def make_due(past: Queue) -> UUID:
 
 def test_a_report_tells_what_went_back_to_the_disk_and_who_holds_the_log() -> None:
     """The bytes given back, and for how long a reader has kept the log from being copied back (V11)."""
-    report = MaintenanceReport(0, 0, 0, 9, 0, 2, 3_000_000, wal_pages=12, wal_bytes=70_000, wal_held_s=1_234)
+    report = MaintenanceReport(0, 0, 0, 4, 9, 0, 2, 3_000_000, wal_pages=12, wal_bytes=70_000, wal_held_s=1_234)
     assert _text(report) == (
-        "reaped 0, promoted 0, expired 0, pruned 9, pulled in 0, fired 2; 3,000,000 bytes given back; "
+        "reaped 0, promoted 0, expired 0, told 4, pruned 9, pulled in 0, fired 2; 3,000,000 bytes given back; "
         "12 pages left in the write-ahead log of 70,000 bytes, which a reader has held for 1,234 s"
     )
 
@@ -64,7 +64,7 @@ def test_once_does_one_pass_and_prints_its_report(cli: Cli, past: Queue, crash: 
     assert outcome.only_complaint() == f"job {late} (work) is dead: expired"
     report = re.fullmatch(REPORT, outcome.out.strip())
     assert report is not None
-    assert report.groups()[:5] == ("1", "1", "1", "1", "0")
+    assert report.groups()[:5] == ("1", "1", "1", "0", "1")
     states = {line.split()[0]: line.split()[1] for line in cli.done("jobs", "ls").splitlines()[1:]}
     assert states == {str(held): "retryable", str(due): "pending", str(late): "dead"}
     assert str(finished) not in states

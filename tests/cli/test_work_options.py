@@ -384,7 +384,7 @@ def test_upkeep_is_told_in_words(
     worker = played(Ending())
 
     def run() -> Ending:
-        report = litequeue.MaintenanceReport(1, 2, 0, 0, 0, 0, 0, 0, 0, 0)
+        report = litequeue.MaintenanceReport(1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         logging.getLogger("litequeue.maintenance").info("maintenance: %s", report, extra=report.as_dict())
         try:
             raise ValueError("in\nside")
@@ -394,7 +394,9 @@ def test_upkeep_is_told_in_words(
 
     monkeypatch.setattr(worker, "run", run)
     lines = [line.partition("Z ")[2] for line in work("work", "app:tasks").err.splitlines()]
-    assert lines[1].startswith("INFO    maintenance: reaped 1, promoted 2, expired 0, pruned 0, pulled in 0, fired 0; ")
+    assert lines[1].startswith(
+        "INFO    maintenance: reaped 1, promoted 2, expired 0, told 0, pruned 0, pulled in 0, fired 0; "
+    )
     assert lines[2] == "ERROR   on_event failed: ValueError: in side"
 
 

@@ -176,11 +176,11 @@ def test_in_bulk_each_job_is_answered_for_itself(queue: Queue, job_in: JobIn) ->
     assert [type(refusal) for refusal in refusals] == [InvalidTransition] * 3 + [JobNotFound]
     assert [refusal.job_id for refusal in refusals] == [*(jobs[state] for state in TERMINAL), unknown]
     states = [queue.get(job_id).state for job_id in jobs.values()]
-    assert states.count(JobState.CANCELLED) == 5
+    assert states.count(JobState.CANCELLED) == 6
     refusals = queue.retry_many([*jobs.values(), unknown])
     assert [refusal.job_id for refusal in refusals] == [unknown]
-    assert queue.stats().counts[JobState.PENDING] == 7
-    assert len(queue.retry_many(jobs.values())) == 7
+    assert queue.stats().counts[JobState.PENDING] == 8
+    assert len(queue.retry_many(jobs.values())) == 8
 
 
 def test_in_bulk_one_key_goes_to_the_first(queue: Queue, job_in: JobIn) -> None:

@@ -176,7 +176,7 @@ def test_stats_count_each_state_and_kind(queue: Queue, job_in: JobIn) -> None:
     assert dict(stats.counts) == {state: 2 if state is JobState.SCHEDULED else 1 for state in JobState}
     assert dict(stats.by_kind["k0"]) == {JobState.PENDING: 1, JobState.SCHEDULED: 1}
     assert dict(stats.by_kind["k4"]) == {JobState.DEAD: 1}
-    assert set(stats.by_kind) == {f"k{n}" for n in range(7)}
+    assert set(stats.by_kind) == {f"k{n}" for n in range(8)}
 
 
 def test_stats_of_any_add_all_scopes_up(queue: Queue) -> None:

@@ -321,6 +321,9 @@ def test_nothing_is_left_out_of_a_copy(path: Path, target: Path, *, is_restored:
         held.checkpoint(b"half", 0.5, "note")
         queue.enqueue("work", "again", idempotency_key="2", on_conflict="reset")
         queue.put_message("mail", "first", key="one")
+        late = queue.enqueue("work", delay=60).job_id
+        queue.enqueue_many(NewJob("work", after=[late], priority=9) for _ in range(200))
+        queue.cancel(late)
         with queue.transaction() as tx:
             tx.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
             tx.execute("INSERT INTO orders VALUES (7)")

@@ -28,6 +28,8 @@ INSERT INTO litequeue_job SELECT scope, 6, priority, created_at, job_id, kind, a
     lease_generation, NULL, NULL, leased_at, NULL, 0, 0, NULL, NULL, NULL, created_at, NULL, events
 FROM litequeue_job WHERE state = 0
 """
+READY = "SELECT job_id FROM litequeue_job WHERE state = 0"
+GONE = "SELECT job_id FROM litequeue_job WHERE state = 6 AND scope = 'default'"
 PLANTED = [
     # What another program may have written, and what is found by it.
     ("job.id", "UPDATE litequeue_job SET job_id = x'00' WHERE state = 0"),
@@ -84,6 +86,18 @@ PLANTED = [
     ("slot.missing", "UPDATE litequeue_slot SET scope = 'default'"),
     ("slot.orphan", f"INSERT INTO litequeue_slot VALUES ('running', 'litequeue:all', {LOST})"),
     ("slot.orphan", "UPDATE litequeue_slot SET kind = 'ready'"),
+    ("gate.missing", "DELETE FROM litequeue_gate"),
+    ("gate.lost", "DELETE FROM litequeue_dependency"),
+    ("gate.lost", "UPDATE litequeue_gate SET parents = 3, missing = 3"),
+    ("gate.count", "UPDATE litequeue_gate SET missing = 1, completed = 1"),
+    ("gate.state", "UPDATE litequeue_gate SET missing = 0, dead = 2"),
+    ("gate.state", "UPDATE litequeue_gate SET job_id = (SELECT job_id FROM litequeue_job WHERE state = 0)"),
+    ("gate.sum", "UPDATE litequeue_gate SET cancelled = 1"),
+    ("gate.sum", "UPDATE litequeue_gate SET parents = 3"),
+    ("gate.orphan", f"UPDATE litequeue_gate SET job_id = {LOST}"),
+    ("dependency.orphan", "INSERT INTO litequeue_dependency SELECT job_id, 99 FROM litequeue_job WHERE state = 0"),
+    ("dependency.lost", f"UPDATE litequeue_dependency SET parent_id = {LOST} WHERE parent_id IN ({READY})"),
+    ("dependency.untold", f"UPDATE litequeue_dependency SET parent_id = ({GONE}) WHERE parent_id IN ({READY})"),
     ("setting.value", "INSERT INTO litequeue_setting VALUES ('rate', 'fast')"),
     ("setting.value", "INSERT INTO litequeue_scope_setting VALUES ('litequeue:each', '', 'concurrency', 0)"),
     ("setting.value", "UPDATE litequeue_weight SET weight = 1"),
@@ -126,12 +140,13 @@ def path(tmp_path: Path) -> Path:
     queue.enqueue("again")
     queue.lease_many(1)[0].fail("boom", delay=60)
     queue.cancel(queue.enqueue("gone").job_id)
-    queue.enqueue("later", delay=60, idempotency_key="once")
+    later = queue.enqueue("later", delay=60, idempotency_key="once")
     queue.enqueue("running", idempotency_key="run")
     queue.set_weight("default", 2)
     queue.lease_many(1, scope=ANY)[0].checkpoint(b"half", progress=0.5)
     queue.enqueue("running", "newest", idempotency_key="run", on_conflict="reset")
-    queue.enqueue("ready")
+    ready = queue.enqueue("ready")
+    queue.enqueue("waits", after=[later.job_id, ready.job_id])
     queue.schedule("tick", "@every 1s", "work", scope="ticks")
     plant(path, "UPDATE litequeue_schedule SET boundary = boundary - 1000000")
     assert queue.fire_schedules().jobs == 1
@@ -212,7 +227,9 @@ def test_a_connection_in_a_transaction_is_examined_in_it(path: Path) -> None:
     connection = apsw.Connection(str(path))
     connection.execute("BEGIN")
     connection.execute("UPDATE litequeue_job SET priority = 256 WHERE state = 0")
-    assert {line.partition(":")[0] for line in problems(connection)} == {"job.priority", "job.body", "body.orphan"}
+    assert {line.partition(":")[0] for line in problems(connection)} == {
+        *("job.priority", "job.body", "body.orphan", "dependency.lost")
+    }
     connection.execute("ROLLBACK")
     assert problems(connection) == []
     connection.close()
@@ -226,7 +243,7 @@ def test_the_walk_goes_on_page_by_page(path: Path) -> None:
     tally, told = Tally(), []
     examine(connection, FakeClock(), tally, lambda done, total: told.append((done, total)))
     connection.close()
-    jobs = 3 * PAGE + 10
+    jobs = 3 * PAGE + 11
     (counted,) = [finding for finding in tally.findings() if finding.code == "job.count"]
     assert counted.text == f"jobs: {jobs:,}"
     assert told[-1] == (2 * jobs, 2 * jobs)

@@ -32,6 +32,7 @@ _NEXT_READY = "SEARCH job USING COVERING INDEX litequeue_job_ready (scope>? AND 
 _NEXT_GATED = "SEARCH job USING COVERING INDEX litequeue_job_due (scope>? AND scope<?)"
 _COUNTED = ["CORRELATED SCALAR SUBQUERY 1", *_FOUND]
 
+_GATE = ["SEARCH litequeue_gate USING INDEX litequeue_gate_job (job_id=?)"]
 _SCHEDULE = ["SEARCH litequeue_schedule USING PRIMARY KEY (name=?)"]
 _WALKS = ("CO-ROUTINE walk", "SETUP", "SCAN CONSTANT ROW", "RECURSIVE STEP", "SCAN walk", "SEARCH walk", "SCAN kinds")
 """Steps of a walk by a recursive statement: none of them goes over a table."""
@@ -131,6 +132,30 @@ PLANS: dict[str, list[str]] = {
         "CORRELATED SCALAR SUBQUERY 2",
         "SEARCH body USING PRIMARY KEY (job_id=?)",
     ],
+    "tail_waiting": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP})"],
+    "gate_of_job": _GATE,
+    "gate_delay": _GATE,
+    "gate_remove": _GATE,
+    "gate_close": ["SEARCH litequeue_gate USING INTEGER PRIMARY KEY (rowid=?)"],
+    "gate_told": ["SEARCH litequeue_gate USING INTEGER PRIMARY KEY (rowid=?)"],
+    "dependency_remove": ["SEARCH litequeue_dependency USING PRIMARY KEY (parent_id=? AND gate=?)"],
+    "last_gate_of_parent": ["SEARCH litequeue_dependency USING PRIMARY KEY (parent_id=?)"],
+    "gates_of_parent": [
+        "SEARCH dependency USING PRIMARY KEY (parent_id=? AND gate<?)",
+        "SEARCH gate USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+    ],
+    "parents_of_gate": ["SEARCH litequeue_dependency USING COVERING INDEX litequeue_dependency_gate (gate=?)"],
+    "children": ["SEARCH litequeue_dependency USING PRIMARY KEY (parent_id=?)"],
+    "notice_first": ["SEARCH litequeue_notice USING INTEGER PRIMARY KEY (rowid>?)"],
+    "notice_remove": ["SEARCH litequeue_notice USING INTEGER PRIMARY KEY (rowid=?)"],
+    "examined_gates": [
+        "SEARCH gate USING INTEGER PRIMARY KEY (rowid>?)",
+        "CORRELATED SCALAR SUBQUERY 1",
+        f"SEARCH body USING {_BY_ID}",
+        *_FOUND,
+        "CORRELATED SCALAR SUBQUERY 2",
+        "SEARCH missed USING COVERING INDEX litequeue_dependency_gate (gate=?)",
+    ],
     "bucket": ["SEARCH litequeue_bucket USING PRIMARY KEY (kind=?)"],
     "bucket_remove": ["SEARCH litequeue_bucket USING PRIMARY KEY (kind=?)"],
     "schedule": _SCHEDULE,
@@ -191,6 +216,11 @@ FREE = {
     "hosts",
     "body_count",  # an operator's examination and mending look at every row
     "others",
+    "is_chained",  # the first row of three tables, when settings are read
+    "examined_dependencies",  # an operator's examination looks through the notices that are not worked off
+    "gates_count_anew",
+    "untold_notices_add",
+    "orphaned_dependencies_remove",
     "orphaned_outcomes_remove",
     "orphaned_continuations_remove",
 }

@@ -31,12 +31,13 @@ def test_the_codes_of_the_states_are_pinned() -> None:
         "DEAD": 4,
         "SCHEDULED": 5,
         "CANCELLED": 6,
+        "WAITING": 7,
     }
 
 
 def test_each_state_is_waiting_leased_or_terminal() -> None:
     """Exactly one of the three (§3)."""
-    assert [state.name for state in JobState if state.is_waiting] == ["PENDING", "RETRYABLE", "SCHEDULED"]
+    assert [state.name for state in JobState if state.is_waiting] == ["PENDING", "RETRYABLE", "SCHEDULED", "WAITING"]
     assert [state.name for state in JobState if state.is_terminal] == ["COMPLETED", "DEAD", "CANCELLED"]
 
 
@@ -169,7 +170,7 @@ def test_the_total_adds_all_states_up() -> None:
         free_bytes=0,
         wal_bytes=0,
     )
-    assert stats.total == 1_111_111
+    assert stats.total == 11_111_111
     assert replace(stats, counts=dict.fromkeys(JobState, 0)).total == 0
 
 

@@ -13,23 +13,23 @@ import pytest
 from litequeue import JobState, rules
 from litequeue.rules import Move, Verb
 
-PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED = JobState
+PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED, WAITING = JobState
 
 MATRIX = """
-              PENDING  LEASED  COMPLETED  RETRYABLE  DEAD  SCHEDULED  CANCELLED
-lease         yes      -       -          -          -     -          -
-extend        -        yes     -          -          -     -          -
-checkpoint    -        yes     -          -          -     -          -
-note          -        yes     -          -          -     -          -
-complete      -        yes     -          -          -     -          -
-fail          -        yes     -          -          -     -          -
-release       -        yes     -          -          -     -          -
-reap          -        yes     -          -          -     -          -
-promote       -        -       -          yes        -     yes        -
-expire        yes      -       -          yes        -     yes        -
-cancel        yes      yes     -          yes        -     yes        -
-retry         -        -       yes        yes        yes   yes        yes
-prune         -        -       yes        -          yes   -          yes
+              PENDING  LEASED  COMPLETED  RETRYABLE  DEAD  SCHEDULED  CANCELLED  WAITING
+lease         yes      -       -          -          -     -          -          -
+extend        -        yes     -          -          -     -          -          -
+checkpoint    -        yes     -          -          -     -          -          -
+note          -        yes     -          -          -     -          -          -
+complete      -        yes     -          -          -     -          -          -
+fail          -        yes     -          -          -     -          -          -
+release       -        yes     -          -          -     -          -          -
+reap          -        yes     -          -          -     -          -          -
+promote       -        -       -          yes        -     yes        -          yes
+expire        yes      -       -          yes        -     yes        -          yes
+cancel        yes      yes     -          yes        -     yes        -          yes
+retry         -        -       yes        yes        yes   yes        yes        yes
+prune         -        -       yes        -          yes   -          yes        -
 """
 
 LEADS_TO = {
@@ -40,6 +40,7 @@ LEADS_TO = {
     DEAD: {PENDING},
     SCHEDULED: {PENDING, DEAD, CANCELLED},
     CANCELLED: {PENDING},
+    WAITING: {PENDING, SCHEDULED, DEAD, CANCELLED},
 }
 """The contract's column "leaves to"; a job that is "gone" is in no state."""
 
@@ -69,7 +70,7 @@ SORTS = [
 
 def test_the_table_is_complete() -> None:
     """Every verb that there is stands in it, with every state, in the order of the codes (§3)."""
-    assert _HEADER == ["PENDING", "LEASED", "COMPLETED", "RETRYABLE", "DEAD", "SCHEDULED", "CANCELLED"]
+    assert _HEADER == ["PENDING", "LEASED", "COMPLETED", "RETRYABLE", "DEAD", "SCHEDULED", "CANCELLED", "WAITING"]
     assert [state.name for state in JobState] == _HEADER
     assert [verb for verb, *_ in _ROWS] == [verb.value for verb in Verb]
     assert set(rules.ALLOWED) == set(Verb)
@@ -113,6 +114,13 @@ def with_triggers(moves: list[Move]) -> set[JobState]:
     }
 
 
+def promotions(state: JobState) -> set[JobState]:
+    """Return where a gate that opens leads: a time that has come, or the end of the last job that was waited for."""
+    if state is WAITING:
+        return {rules.let_go(job, NOW, not_before=gate).to for job in SORTS for gate in (None, NOW - 1, NOW + 1)}
+    return {rules.promote(job, NOW).to for job in SORTS}
+
+
 def destinations(verb: Verb, state: JobState) -> set[JobState]:
     """Return every state that a verb leads to from this one, over all sorts of jobs."""
     return {
@@ -124,7 +132,7 @@ def destinations(verb: Verb, state: JobState) -> set[JobState]:
         Verb.FAIL: with_triggers(failures()),
         Verb.RELEASE: with_triggers(releases()),
         Verb.REAP: with_triggers(lapses()),
-        Verb.PROMOTE: {rules.promote(job, NOW).to for job in SORTS},
+        Verb.PROMOTE: promotions(state),
         Verb.EXPIRE: {rules.expire(job, NOW).to for job in SORTS},
         Verb.CANCEL: {rules.cancel(job, NOW).to for job in SORTS},
         Verb.RETRY: {rules.retry(job, state).to for job in SORTS},

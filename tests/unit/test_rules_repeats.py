@@ -13,7 +13,7 @@ from litequeue.rules import Move, Repeat, TriggerFate
 
 NOW = 1_000_000_000
 DAY = 86_400_000_000
-PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED = JobState
+PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED, WAITING = JobState
 
 
 # --- an id or a key that is there already
@@ -29,6 +29,7 @@ PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED = JobState
         (DEAD, Repeat.REQUEUE),
         (SCHEDULED, Repeat.EXISTING),
         (CANCELLED, Repeat.REQUEUE),
+        (WAITING, Repeat.EXISTING),
     ],
 )
 def test_the_same_id_again_is_the_same_job_unless_it_has_died(state: JobState, repeat: Repeat) -> None:
@@ -44,6 +45,7 @@ LEASED     EXISTING  REFUSE  KEEP_TRIGGER
 COMPLETED  EXISTING  REFUSE  NEW
 RETRYABLE  EXISTING  REFUSE  RESET
 SCHEDULED  EXISTING  REFUSE  RESET
+WAITING    EXISTING  REFUSE  RESET
 """
 _POLICIES, *_ROWS = [line.split() for line in KEYS.strip().splitlines()]
 

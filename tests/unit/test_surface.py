@@ -50,6 +50,7 @@ NAMES = {
     *("Schedule", "ScheduleNotFound", "InvalidSpec", "LeadershipLost"),
     *("Completed", "Failed", "Released", "Settlement", "Exchange"),
     *("Outbox", "Message", "attach", "Attached"),
+    *("Batch", "Dependencies"),
 }
 
 ENQUEUE: dict[str, object] = {
@@ -64,6 +65,8 @@ ENQUEUE: dict[str, object] = {
     "idempotency_key": None,
     "on_conflict": "return",
     "job_id": None,
+    "after": (),
+    "on_parent_failure": "cancel",
 }
 LEASING: dict[str, object] = {"kinds": None, "scope": None, "worker_id": None, "ttl": None}
 
@@ -71,6 +74,7 @@ LEASING: dict[str, object] = {"kinds": None, "scope": None, "worker_id": None, "
 VERBS: dict[str, dict[str, object]] = {
     "enqueue": ENQUEUE,
     "enqueue_many": {"jobs": NEEDED},
+    "batch": {"jobs": NEEDED, "then": NEEDED},
     "lease_next": LEASING,
     "lease_many": {"limit": NEEDED, **LEASING},
     "extend": {"lease": NEEDED, "ttl": None},
@@ -90,6 +94,7 @@ VERBS: dict[str, dict[str, object]] = {
     "reap_expired": {},
     "promote_due": {"scope": litequeue.ANY},
     "expire_overdue": {"scope": litequeue.ANY},
+    "tell_waiting": {},
     "prune": {},
     "schedule": {
         "name": NEEDED,
@@ -113,6 +118,7 @@ VERBS: dict[str, dict[str, object]] = {
     "waiting_messages": {"outbox": NEEDED},
     "get": {"job_id": NEEDED},
     "find": {"beginning": NEEDED, "limit": 10},
+    "dependencies": {"job_id": NEEDED},
     "list": {"state": None, "kind": None, "scope": None, "limit": 100, "after": None},
     "stats": {"scope": None},
     "settings": {"kind": None},
