@@ -28,7 +28,9 @@ from litequeue.sqlite.examining import problems
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from litequeue import Queue
+    import apsw
+
+    from litequeue import Attached, Queue
     from litequeue.model import OnParentFailure
     from litequeue.testing import FakeClock
     from tests.conftest import JobIn, MakeQueue
@@ -643,3 +645,24 @@ def test_dependencies_of_a_job_outside_of_chains_are_none(queue: Queue) -> None:
     assert (found.parents, found.missing, found.waits_for, found.children) == (0, 0, (), 0)
     with pytest.raises(JobNotFound):
         queue.dependencies(UNKNOWN)
+
+
+def test_a_chain_is_made_on_the_applications_own_connection(
+    app: apsw.Connection, attached: Attached, make_queue: MakeQueue
+) -> None:
+    """In its transaction, with its rows; its own last row id stays what it was (V14)."""
+    with app:
+        app.execute("INSERT INTO orders DEFAULT VALUES")
+        order = app.last_insert_rowid()
+        parent = attached.enqueue("parent").job_id
+        batch = attached.batch([NewJob("member", after=[parent])], NewJob("last"))
+        assert app.last_insert_rowid() == order
+    with suppress(Undo), app:
+        attached.cancel(parent)
+        raise Undo
+    worker = make_queue()
+    assert states(worker, parent, batch.jobs[0].job_id, batch.then.job_id) == ["pending", "waiting", "waiting"]
+    with app:
+        attached.cancel(parent)
+        assert app.last_insert_rowid() == order
+    assert states(worker, parent, batch.jobs[0].job_id, batch.then.job_id) == ["cancelled", "cancelled", "pending"]

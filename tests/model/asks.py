@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from litequeue import ANY, SYSTEM
-from litequeue.model import OnConflict, Scope, SpecialScope
+from litequeue.model import OnConflict, OnParentFailure, Scope, SpecialScope
 
 Verb = Literal["complete", "fail", "fail for good", "extend", "release", "checkpoint", "note"]
 
@@ -36,6 +36,9 @@ class Enqueue(NamedTuple):
     key: str | None
     on_conflict: OnConflict
     job_id: UUID | None
+    after: tuple[int, ...]
+    """The jobs that were made so many jobs ago; -1 is a job that never was."""
+    on_parent_failure: OnParentFailure
 
 
 class Lease(NamedTuple):
@@ -115,6 +118,7 @@ def _enqueues(
     keys: st.SearchStrategy[str | None], ids: st.SearchStrategy[UUID | None], kinds: st.SearchStrategy[str] = _kinds
 ) -> st.SearchStrategy[Enqueue]:
     conflicts: tuple[OnConflict, ...] = ("return", "raise", "reset", "reset")
+    policies: tuple[OnParentFailure, ...] = ("cancel", "run")
     return st.builds(
         Enqueue,
         kind=kinds,
@@ -127,6 +131,8 @@ def _enqueues(
         key=keys,
         on_conflict=st.sampled_from(conflicts),
         job_id=ids,
+        after=st.sampled_from(((), (), (), (), (), (0,), (0,), (1,), (0, 1), (2, 5), (-1,))),
+        on_parent_failure=st.sampled_from(policies),
     )
 
 
@@ -134,6 +140,11 @@ plain = _enqueues(st.none(), st.none())
 keyed = _enqueues(st.sampled_from(("k1", "k2")), st.none(), st.sampled_from(("embed", "ingest:pdf")))
 named = _enqueues(st.sampled_from((None, None, "k1")), st.sampled_from(IDS))
 enqueues = st.one_of(plain, keyed, named)
+chains = st.lists(
+    enqueues.flatmap(lambda ask: st.sampled_from((ask, ask._replace(after=(0,)), ask._replace(after=(0, 1))))),
+    min_size=2,
+    max_size=4,
+)
 leases = st.builds(
     Lease,
     kinds=st.sampled_from(

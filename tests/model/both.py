@@ -17,13 +17,25 @@ from typing import TypeVar
 from uuid import UUID
 
 import litequeue
-from litequeue import ANY, Event, Job, JobState, Lease, LeaseConflict, LiteQueueError, NewJob, Queue, Transaction
+from litequeue import (
+    ANY,
+    Enqueued,
+    Event,
+    Job,
+    JobState,
+    Lease,
+    LeaseConflict,
+    LiteQueueError,
+    NewJob,
+    Queue,
+    Transaction,
+)
 from litequeue.model import Scope, SpecialScope
 from litequeue.sqlite.examining import problems
 from litequeue.testing import FakeClock
 from tests.model import asks
 from tests.model.comparing import adopt, differences, stored_events, violations
-from tests.model.records import EPOCH, SECOND, Entry, Refused, Token, Wish, by_id
+from tests.model.records import EPOCH, SECOND, Answer, Entry, Refused, Token, Wish, by_id
 from tests.model.reference import Model
 
 T = TypeVar("T")
@@ -102,6 +114,7 @@ class Both:
             job = self.model.latest(token, is_void=held.is_void) if token.handle == handle.number else None
             if job is not None and (self.model.holds(token) is not None or not _is_leased(seen.get(token.job_id))):
                 self.model.release(job, None)
+        self.model.tell()
 
     def die(self, handle: Handle) -> None:
         """Let a handle go as `kill -9` does: its connections close, and nothing that it holds is released."""
@@ -157,10 +170,21 @@ class Both:
         seen = by_id(jobs)
         adopt(self.model, seen)
         wrong = differences(self.model, seen) + violations(jobs, self.clock.wall_us(), self.seen, self.logs)
+        wrong += self._wrong_chains(self.handles[-1].queue if verbs is None else verbs)
         wrong += [f"{held.lease} holds its job, and says otherwise" for held in self.leases if self._is_misled(held)]
         assert not wrong, "\n".join(wrong)
         self.seen = seen
         self.logs = {job.job_id: stored_events(job) for job in jobs}
+
+    def _wrong_chains(self, verbs: Verbs) -> list[str]:
+        """Return a line for each job that waits for others than it should."""
+        waiting = [job for job in self.model.jobs.values() if job.state is JobState.WAITING]
+        found = {job.job_id: verbs.dependencies(job.job_id).waits_for for job in waiting}
+        return [
+            f"{job.job_id} waits for {found[job.job_id]}, not {job.missing}"
+            for job in waiting
+            if set(found[job.job_id]) != job.missing
+        ]
 
     def _is_misled(self, held: Held) -> bool:
         """Tell whether a lease believes to be over that is not; one that lapsed may be refused for a while only."""
@@ -207,20 +231,41 @@ class Both:
                 assert verbs.weights() == known
 
     def enqueue(self, verbs: Verbs, handle: Handle, many: list[asks.Enqueue]) -> None:
-        """Enqueue jobs in one call."""
-        new = [self.new(ask) for ask in many]
+        """Enqueue jobs in one call; those of it that wait for others may wait for earlier ones of it."""
+        new = self.new_ones(many)
         both = self.call(
-            verbs, lambda: verbs.enqueue_many(new), lambda: [self.model.enqueue(job, handle.queue.scope) for job in new]
+            verbs, lambda: verbs.enqueue_many(new), lambda: self.model.enqueue_all(new, handle.queue.scope)
         )
-        for result, answer in zip(*both, strict=True) if both is not None else ():
+        self._made(*(both or ([], [])))
+
+    def batch(self, verbs: Verbs, handle: Handle, many: list[asks.Enqueue], then: asks.Enqueue) -> None:
+        """Enqueue a group, and a job that is ready when the last of it has ended."""
+        new, last = self.new_ones(many), replace(self.new(then._replace(after=())), on_conflict="return")
+        both = self.call(
+            verbs, lambda: verbs.batch(new, last), lambda: self.model.enqueue_all(new, handle.queue.scope, last)
+        )
+        if both is not None:
+            self._made([*both[0].jobs, both[0].then], both[1])
+
+    def _made(self, results: list[Enqueued], answers: list[Answer]) -> None:
+        for result, answer in zip(results, answers, strict=True):
             assert result.created == answer.created
             assert result.job_id in {owner.job_id for owner in answer.owners}
             if result.created:
                 self.made.append(result.job_id)
 
-    def new(self, ask: asks.Enqueue) -> NewJob:
-        """Make a job of what is asked, with a payload of its own."""
+    def new_ones(self, many: list[asks.Enqueue]) -> list[NewJob]:
+        """Make jobs of one call of what is asked."""
+        new: list[NewJob] = []
+        for ask in many:
+            new.append(self.new(ask, [job.job_id for job in new if isinstance(job.job_id, UUID)]))
+        return new
+
+    def new(self, ask: asks.Enqueue, earlier: Sequence[UUID] = ()) -> NewJob:
+        """Make a job of what is asked, with a payload of its own; it may wait for the `earlier` ones."""
         self._asked += 1
+        known = [*asks.IDS, *self.made, *earlier][::-1]
+        parents = {asks.NEVER if age < 0 else known[age % len(known)] for age in ask.after} - {ask.job_id}
         now = EPOCH + timedelta(microseconds=self.clock.wall_us())
         return NewJob(
             ask.kind,
@@ -232,8 +277,10 @@ class Both:
             ask.expires,
             ask.max_attempts,
             ask.key,
-            ask.on_conflict,
+            "return" if parents and ask.on_conflict == "reset" else ask.on_conflict,
             asks.fresh_id(self._asked) if ask.job_id is None else ask.job_id,
+            sorted(parents),
+            ask.on_parent_failure,
         )
 
     def _lease(self, verbs: Verbs, handle: Handle, ask: asks.Lease) -> None:
@@ -322,8 +369,8 @@ class Both:
 
         def expected() -> None:
             self._settle(self.model.held(held.token, is_void=held.is_void), held, ask, result)
-            for job in then:
-                self.model.enqueue(job, handle.queue.scope)
+            self.model.tell()
+            self.model.enqueue_all(then, handle.queue.scope)
 
         self.call(verbs, real, expected)
 
@@ -350,6 +397,7 @@ class Both:
                     refused.append(held.token)
                 else:
                     self._settle(job, held, ask, result)
+            self.model.tell()
             return refused
 
         both = self.call(verbs, real, expected)
@@ -437,6 +485,7 @@ class Both:
                 held.is_void = True
         elif last is not None and last not in self.ended:
             self.model.complete(self.model.held(last.token))
+            self.model.tell()
         self.check()
 
 

@@ -104,6 +104,7 @@ def _settle(both: Both, handle: Handle, ended: list[_Ended], ttl: float | None) 
             case _:
                 pass
         one.is_dead = job.state is DEAD
+    model.tell()
     for one, job in retakes:
         one.again = model.retake(job, one.held.token, "fail", one.ask.seconds, handle=handle.number, ttl=ttl)
     for one in standing:
@@ -129,8 +130,8 @@ def _complete_and_follow(both: Both, handle: Handle, one: _Ended) -> None:
     before = both.model.copy()
     try:
         both.model.complete(both.model.held(one.held.token), {"took": one.ask.seconds})
-        for new in one.then:
-            both.model.enqueue(new, handle.queue.scope)
+        both.model.tell()
+        both.model.enqueue_all(one.then, handle.queue.scope)
     except Refused as refusal:
         both.model = before
         one.refusal = refusal.error

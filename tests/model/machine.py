@@ -91,6 +91,18 @@ class QueueMachine(RuleBasedStateMachine):
         handle = self._handle(at)
         self.both.enqueue(handle.queue, handle, many)
 
+    @rule(at=_handles, many=asks.chains)
+    def a_chain_is_made(self, at: int, many: list[asks.Enqueue]) -> None:
+        """Enqueue jobs in one call that wait for others, and for each other."""
+        handle = self._handle(at)
+        self.both.enqueue(handle.queue, handle, many)
+
+    @rule(at=_handles, many=st.lists(st.one_of(asks.plain, asks.named), max_size=4), then=asks.enqueues)
+    def a_batch_is_made(self, at: int, many: list[asks.Enqueue], then: asks.Enqueue) -> None:
+        """Enqueue a group, and a job that is ready when the last of it has ended."""
+        handle = self._handle(at)
+        self.both.batch(handle.queue, handle, many, then)
+
     @rule(at=_handles, ask=asks.leases)
     def lease(self, at: int, ask: asks.Lease) -> None:
         """Lease with a filter, in a batch, for a worker (V3)."""

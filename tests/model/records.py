@@ -19,8 +19,8 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BEFORE_BOOT: Final = -(10**15)
 """Added to the deadlines of an earlier boot: they are all past."""
 
-PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED = JobState
-WAITING = frozenset({PENDING, RETRYABLE, SCHEDULED})
+PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED, CHAINED = JobState
+WAITING = frozenset({PENDING, RETRYABLE, SCHEDULED, CHAINED})
 ACTIVE = WAITING | {LEASED}
 
 
@@ -98,6 +98,12 @@ class Entry:
     note: str | None = None
     trigger: Trigger | None = None
     pause: Pause | None = None
+    missing: frozenset[UUID] = frozenset()
+    """The jobs that it waits for."""
+    is_cancelled_by_failure: bool = True
+    """Whether one of these that does not complete cancels it."""
+    opens_at: int | None = None
+    """Its delay, which counts once it waits for no other."""
 
     @property
     def created_at(self) -> int:

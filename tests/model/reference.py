@@ -9,7 +9,7 @@ event texts.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from uuid import UUID
@@ -22,6 +22,7 @@ from tests.model.records import (
     ACTIVE,
     BEFORE_BOOT,
     CANCELLED,
+    CHAINED,
     COMPLETED,
     DEAD,
     EPOCH,
@@ -56,6 +57,8 @@ class Model:
     turns: Turns = field(default_factory=Turns)
     restrictions: Restrictions = field(default_factory=lambda: Restrictions({}))
     unnamed: int = 0
+    ended: list[tuple[UUID, JobState]] = field(default_factory=list)
+    """The ends of which those that wait for them have not been told, in order."""
 
     def __post_init__(self) -> None:
         """Let limits and rates be read where they are set."""
@@ -66,7 +69,7 @@ class Model:
         jobs = {job_id: copy.copy(job) for job_id, job in self.jobs.items()}
         settings = self.settings.copy()
         restrictions = self.restrictions.copy(settings.given)
-        return Model(self.clock, jobs, settings, self.turns.copy(), restrictions, self.unnamed)
+        return Model(self.clock, jobs, settings, self.turns.copy(), restrictions, self.unnamed, list(self.ended))
 
     @property
     def now(self) -> int:
@@ -98,9 +101,54 @@ class Model:
         if name == "rate":
             self.restrictions.change_rate(kind, before, self.settings.given.get((kind, name)), self.lease_now)
 
+    # --- chains: what waits for other jobs to end
+
+    def enqueue_all(self, many: list[NewJob], default_scope: Scope, then: NewJob | None = None) -> list[Answer]:
+        """Enqueue jobs in one call; `then` waits until the others have ended. Those that wait in vain are cancelled."""
+        doomed: list[Entry] = []
+        answers = [self.enqueue(new, default_scope, doomed) for new in many]
+        if then is not None:
+            group = list(dict.fromkeys(answer.owners[0].job_id for answer in answers))
+            answers.append(self.enqueue(then, default_scope, doomed, group))
+        for job in doomed:
+            self._finish(job, CANCELLED)
+        self.tell()
+        return answers
+
+    def tell(self) -> None:
+        """Tell those that wait of all that has ended, and what comes of that, in the order of the ends."""
+        while self.ended:
+            parent, state = self.ended.pop(0)
+            for job in [job for job in self.jobs.values() if parent in job.missing]:
+                job.missing -= {parent}
+                if state is not COMPLETED and job.is_cancelled_by_failure:
+                    self._finish(job, CANCELLED)
+                elif not job.missing and self._is_overdue(job):
+                    self._bury(job, "expired")
+                elif not job.missing:
+                    self._gate(job, job.opens_at, job.expires_at)
+
+    def _parents(self, parents: Iterable[UUID | str]) -> tuple[frozenset[UUID], bool]:
+        """Return which of these have not ended, and whether another one has not completed."""
+        missing: set[UUID] = set()
+        has_failed = False
+        for job_id in parents:
+            assert isinstance(job_id, UUID)
+            state = self._known(job_id).state
+            if state in ACTIVE:
+                missing.add(job_id)
+            has_failed |= state in {DEAD, CANCELLED}
+        return frozenset(missing), has_failed
+
+    def _wait(self, job: Entry, new: NewJob, opens_at: int | None, missing: frozenset[UUID]) -> None:
+        job.state, job.not_before, job.missing, job.opens_at = CHAINED, None, missing, opens_at
+        job.is_cancelled_by_failure = new.on_parent_failure == "cancel"
+
     # --- enqueue: V1, V2, G4
 
-    def enqueue(self, new: NewJob, default_scope: Scope) -> Answer:
+    def enqueue(
+        self, new: NewJob, default_scope: Scope, doomed: list[Entry], group: list[UUID] | None = None
+    ) -> Answer:
         """Enqueue one job. A repeated id is the same job, but a `reset` of its own key is a trigger: none is lost."""
         scope = default_scope if new.scope is None else new.scope
         same = self.jobs.get(new.job_id) if isinstance(new.job_id, UUID) else None
@@ -115,14 +163,23 @@ class Model:
             owned = self._by_key(scope, new, new.idempotency_key, times)
             if owned is not None:
                 return owned
+        missing, has_failed = self._parents(new.after if group is None else group)
+        is_doomed = has_failed and group is None and new.on_parent_failure == "cancel"
+        waits = bool(missing) or is_doomed
         if same is None:
-            return Answer(created=True, owners=[self._add(scope, new, *times)])
-        same.created = self._next_created(scope, new.priority)
-        same.payload, same.priority, same.max_attempts = new.payload, new.priority, new.max_attempts
-        same.attempts = same.reaps = 0
-        same.finished_at, same.key = None, new.idempotency_key
-        self._gate(same, *times)
-        return Answer(created=True, owners=[same])
+            job = self._add(scope, new, *times, waits=waits)
+        else:
+            job = same
+            job.created = self._next_created(scope, new.priority, waits=waits)
+            job.payload, job.priority, job.max_attempts = new.payload, new.priority, new.max_attempts
+            job.attempts = job.reaps = 0
+            job.finished_at, job.key = None, new.idempotency_key
+            self._gate(job, *times)
+        if waits:
+            self._wait(job, new if group is None else replace(new, on_parent_failure="run"), times[0], missing)
+        if is_doomed:
+            doomed.append(job)
+        return Answer(created=True, owners=[job])
 
     def _by_key(self, scope: Scope, new: NewJob, key: str, times: tuple[int | None, int | None]) -> Answer | None:
         owners = self._owners(scope, new.kind, key)
@@ -164,9 +221,14 @@ class Model:
             return
         job.payload, job.priority = new.payload, new.priority
         job.max_attempts = new.max_attempts or job.max_attempts
-        self._gate(job, not_before, expires_at)
+        if job.state is CHAINED:
+            job.opens_at, job.expires_at = not_before, expires_at
+        else:
+            self._gate(job, not_before, expires_at)
 
-    def _add(self, scope: Scope, new: NewJob, not_before: int | None, expires_at: int | None) -> Entry:
+    def _add(
+        self, scope: Scope, new: NewJob, not_before: int | None, expires_at: int | None, *, waits: bool = False
+    ) -> Entry:
         job_id = new.job_id
         if not isinstance(job_id, UUID):
             self.unnamed += 1
@@ -177,7 +239,7 @@ class Model:
             new.kind,
             new.payload,
             new.priority,
-            self._next_created(scope, new.priority),
+            self._next_created(scope, new.priority, waits=waits),
             PENDING,
             new.max_attempts,
             None,
@@ -188,11 +250,15 @@ class Model:
         self.jobs[job_id] = job
         return job
 
-    def _next_created(self, scope: Scope, priority: int) -> tuple[int, int]:
-        """Later than every pending job of this place; a job of the same call may count as one (G4)."""
+    def _next_created(self, scope: Scope, priority: int, *, waits: bool = False) -> tuple[int, int]:
+        """Later than every pending job of this place; a job of the same call may count as one (G4).
+
+        One that waits for others is later than those that do as well.
+        """
         place = [job for job in self.jobs.values() if (job.scope, job.priority) == (scope, priority)]
-        least = max((job.created[0] for job in place if job.state is PENDING), default=-1)
-        fresh = [job.created[1] for job in place if job.state is PENDING or is_unnamed(job.job_id)]
+        line = {PENDING, CHAINED} if waits else {PENDING}
+        least = max((job.created[0] for job in place if job.state in line), default=-1)
+        fresh = [job.created[1] for job in place if job.state in line or is_unnamed(job.job_id)]
         return max(self.now, least + 1), max([self.now, *(last + 1 for last in fresh)])
 
     # --- lease: V3
@@ -222,6 +288,7 @@ class Model:
             for job in late:
                 if job.job_id not in seen or seen[job.job_id].state is DEAD:
                     self._bury(job, "expired")
+            self.tell()
         if scope is None:
             self.turns.took(batch, wish.kinds, line, self._gate_of_leases())
         for job in batch:
@@ -341,6 +408,7 @@ class Model:
         if job.state not in ACTIVE:
             raise Refused(InvalidTransition)
         self._finish(job, CANCELLED)
+        self.tell()
 
     def retry(self, job_id: UUID) -> None:
         """Let a finished job start anew, and a gated one go now."""
@@ -354,6 +422,7 @@ class Model:
             job.attempts = job.reaps = 0
             job.expires_at = job.finished_at = None
         job.state, job.not_before, job.pause = PENDING, None, None
+        job.missing = frozenset()
 
     def _known(self, job_id: UUID) -> Entry:
         if job_id not in self.jobs:
@@ -375,6 +444,7 @@ class Model:
         for job in sorted(jobs, key=lambda job: (job.deadline, scope_key(job.scope), job.order)):
             job.reaps += 1
             self._badly_ended(job, cause, self.settings.backoff(job), may_retry=True)
+        self.tell()
         return len(jobs)
 
     def promote(self, scope: Scope | None = None) -> int:
@@ -385,6 +455,7 @@ class Model:
                 self._bury(job, "expired")
             else:
                 job.state, job.not_before, job.pause = PENDING, None, None
+        self.tell()
         return len(due)
 
     def expire(self, scope: Scope | None = None) -> int:
@@ -392,6 +463,7 @@ class Model:
         late = [job for job in self._waiting(scope) if self._is_overdue(job)]
         for job in late:
             self._bury(job, "expired")
+        self.tell()
         return len(late)
 
     def prune(self) -> int:
@@ -475,7 +547,9 @@ class Model:
         trigger = job.trigger
         self._let_go(job)
         job.state, job.not_before, job.pause = state, None, None
+        job.missing = frozenset()
         job.finished_at = max(self.now, job.created_at)
+        self.ended.append((job.job_id, state))
         if self.settings.retention(job) == 0:
             del self.jobs[job.job_id]
         if trigger is not None and state is not CANCELLED:
