@@ -658,11 +658,13 @@ def test_a_chain_is_made_on_the_applications_own_connection(
         batch = attached.batch([NewJob("member", after=[parent])], NewJob("last"))
         assert app.last_insert_rowid() == order
     with suppress(Undo), app:
+        app.execute("DELETE FROM orders")
         attached.cancel(parent)
         raise Undo
     worker = make_queue()
     assert states(worker, parent, batch.jobs[0].job_id, batch.then.job_id) == ["pending", "waiting", "waiting"]
     with app:
+        app.execute("UPDATE orders SET mailed = 1")
         attached.cancel(parent)
         assert app.last_insert_rowid() == order
     assert states(worker, parent, batch.jobs[0].job_id, batch.then.job_id) == ["cancelled", "cancelled", "pending"]
