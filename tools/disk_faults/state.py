@@ -32,12 +32,15 @@ _TABLES = {
     "outcome": "result, last_error",
     "continuation": "data, progress, note",
     "rerun": "priority, not_before, expires_at, max_attempts, payload",
+    "gate": "id, parents, missing, completed, dead, cancelled, on_parent_failure, not_before",
 }
 _OTHERS = {
     "meta": "SELECT schema_version FROM litequeue_meta",
     "host": "SELECT boot_id, lease_offset FROM litequeue_host",
     "setting": "SELECT name, value FROM litequeue_setting",
     "kind_setting": "SELECT kind, name, value FROM litequeue_kind_setting",
+    "dependency": "SELECT gate, count(*) FROM litequeue_dependency GROUP BY gate",
+    "notice": "SELECT id, gate, state FROM litequeue_notice",
 }
 _OWN_TABLE = "mine"
 """The table of the caller's own, in the verbs that have one."""
@@ -54,6 +57,10 @@ _WRONG = {
     "WHERE job_id NOT IN (SELECT job_id FROM litequeue_job WHERE state = 1)",
     "a kept trigger without a lease": "SELECT count(*) FROM litequeue_rerun "
     "WHERE job_id NOT IN (SELECT job_id FROM litequeue_job WHERE state = 1)",
+    "a job that waits and misses none": "SELECT count(*) FROM litequeue_job AS j "
+    "WHERE (state = 7) <> EXISTS (SELECT 1 FROM litequeue_gate AS g WHERE g.job_id = j.job_id AND g.missing > 0)",
+    "a gate that misses others than it counts": "SELECT count(*) FROM litequeue_gate AS g WHERE missing > 0 "
+    "AND missing <> (SELECT count(*) FROM litequeue_dependency AS d WHERE d.gate = g.id)",
     "a lease without a holder": "SELECT count(*) FROM litequeue_job "
     "WHERE (state = 1) <> (holder IS NOT NULL AND worker_id IS NOT NULL)",
     "more reaps than attempts": "SELECT count(*) FROM litequeue_job WHERE reaps > attempts",
@@ -71,8 +78,9 @@ _LAST_EVENTS = {
     JobState.COMPLETED: {Transition.COMPLETED},
     JobState.RETRYABLE: {Transition.FAILED, Transition.REAPED},
     JobState.DEAD: {Transition.DEAD, Transition.EXPIRED},
-    JobState.SCHEDULED: {Transition.ENQUEUED, Transition.RELEASED, Transition.RETRIED},
+    JobState.SCHEDULED: {Transition.ENQUEUED, Transition.PROMOTED, Transition.RELEASED, Transition.RETRIED},
     JobState.CANCELLED: {Transition.CANCELLED},
+    JobState.WAITING: {Transition.ENQUEUED},
 }
 
 

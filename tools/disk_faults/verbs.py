@@ -236,6 +236,31 @@ def _complete_many(scene: Scene) -> Deed:
     return lambda: scene.queue.complete_many(leases, ["done" * 20] * len(leases))
 
 
+def _parent(scene: Scene, count: int) -> Lease:
+    """Lease a job for which others wait, and one for these; logs name ids, so that they are always the same."""
+    parent = scene.queue.enqueue("parent", job_id=KNOWN_ID).job_id
+    ids = [UUID(int=KNOWN_ID.int + number) for number in range(1, count + 1)]
+    children = [NewJob("child", _PAYLOAD, job_id=job_id, after=[parent]) for job_id in ids]
+    scene.queue.batch(children, NewJob("last"))
+    (lease,) = scene.queue.lease_many(1, kinds=["parent"], worker_id=WORKER)
+    return lease
+
+
+def _complete_a_parent(scene: Scene) -> Deed:
+    lease = _parent(scene, 12)
+    return lease.complete
+
+
+def _bury_a_parent(scene: Scene) -> Deed:
+    lease = _parent(scene, 70)
+    return lambda: lease.fail("boom", retryable=False)
+
+
+def _tell_waiting(scene: Scene) -> Deed:
+    _parent(scene, 120).fail("boom", retryable=False)
+    return scene.queue.tell_waiting
+
+
 def _exchange(scene: Scene) -> Deed:
     done, followed, failed, short, back = scene.leases(5)
     short.checkpoint(b"half" * 50, 0.5)
@@ -261,6 +286,10 @@ VERBS = (
     Verb("enqueue, reset", _enqueue_reset),
     Verb("enqueue, reset of a running one", _reset_while_leased, is_repeatable=True),
     Verb("enqueue_many", _simple(lambda queue: queue.enqueue_many(NewJob("new", _BIG) for _ in range(4)))),
+    Verb("batch", _simple(lambda queue: queue.batch([NewJob("new", _PAYLOAD)] * 4, NewJob("last")))),
+    Verb("complete that lets others go", _complete_a_parent),
+    Verb("fail that cancels others", _bury_a_parent),
+    Verb("tell_waiting", _tell_waiting, is_repeatable=True),
     Verb("transaction", _transaction),
     Verb("transaction that spills", _spilling_transaction),
     Verb("lease.transaction", _lease_transaction),
