@@ -22,7 +22,7 @@ from litequeue.clock import Clock, SystemClock
 from litequeue.dbapi import creating, writing
 from litequeue.dbapi.bells import ring
 from litequeue.lease import Duration
-from litequeue.model import Enqueued, NewJob, OnConflict, Scope, placed, storable_scope
+from litequeue.model import Enqueued, NewJob, OnConflict, OnParentFailure, Scope, placed, storable_scope
 from litequeue.sqlite import enqueueing
 
 __all__ = ["create_tables", "enqueue", "enqueue_many", "ring"]
@@ -42,6 +42,8 @@ def enqueue(
     idempotency_key: str | None = None,
     on_conflict: OnConflict = "return",
     job_id: UUID | str | None = None,
+    after: Iterable[UUID | str] = (),
+    on_parent_failure: OnParentFailure = "cancel",
     clock: Clock | None = None,
 ) -> Enqueued:
     """Put a job at the end of its line, in the connection's transaction; return its id and whether it is new (V1, V2).
@@ -55,12 +57,25 @@ def enqueue(
     Raises:
         UsageError: an argument out of its bounds; a connection that is none of SQLite's, or not to a file, or that
             commits each statement by itself; or this process has the file open through `litequeue.open`.
-        PayloadError, DuplicateJob, QueueFull: as `Queue.enqueue`.
+        PayloadError, DuplicateJob, JobNotFound, QueueFull: as `Queue.enqueue`.
         QueueBusy: the write lock was not had: roll the transaction back and do it again.
         NotAQueue: the file has no tables of a queue; `create_tables` makes them.
         SchemaMismatch: another version of the queue's tables, or changed ones.
     """
-    checked = placed(kind, scope, priority, delay, run_at, expires, max_attempts, idempotency_key, on_conflict, job_id)
+    checked = placed(
+        kind,
+        scope,
+        priority,
+        delay,
+        run_at,
+        expires,
+        max_attempts,
+        idempotency_key,
+        on_conflict,
+        job_id,
+        after,
+        on_parent_failure,
+    )
     encoded = [enqueueing.encode_one(checked, payload, storable_scope(scope))]
     return writing.write(connection, lambda c: enqueueing.enqueue(c, encoded), clock or SystemClock())[0]
 

@@ -87,7 +87,9 @@ def add(
     missing, ended, _ = parents
     counts = (ended[JobState.COMPLETED], ended[JobState.DEAD], ended[JobState.CANCELLED])
     total = len(missing) + sum(counts)
-    gate = context.add(SQL.gate_add, (job_id.bytes, total, len(missing), *counts, on_parent_failure, not_before))
+    context.write(SQL.gate_begun, ())
+    gate: int = context.all(SQL.last_gate)[0][0]
+    context.write(SQL.gate_add, (gate, job_id.bytes, total, len(missing), *counts, on_parent_failure, not_before))
     context.cursor.executemany(SQL.dependency_add, [(parent.bytes, gate) for parent in missing])
     if not context.settings.has_chains:
         settings_table.chains_begin(context)
@@ -112,7 +114,7 @@ def note(context: Context, moved: Sequence[tuple[Row, Move]]) -> bool:
         if move.to.is_terminal:
             last_gate = context.all(SQL.last_gate_of_parent, row.job_id)[0][0]
             if last_gate is not None:
-                context.add(SQL.notice_add, (last_gate, row.job_id, int(move.to)))
+                context.write(SQL.notice_add, (last_gate, row.job_id, int(move.to)))
                 has_any = True
     return has_any
 
@@ -164,7 +166,7 @@ def _close(context: Context, job_id: bytes) -> bool:
     found = context.one(SQL.gate_of_job, job_id)
     if found is None or context.write(SQL.gate_close, (found[0],)) == 0:
         return False
-    context.add(SQL.notice_add, (found[0], None, None))
+    context.write(SQL.notice_add, (found[0], None, None))
     return True
 
 

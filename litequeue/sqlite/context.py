@@ -161,14 +161,6 @@ class Context(Reader):
         self.cursor.execute(statement, values)
         return self.connection.changes()
 
-    def add(self, statement: str, values: Values) -> int:
-        """Insert a row into a table with row ids, and return its id; the connection's last one stays the caller's."""
-        before = self.connection.last_insert_rowid()
-        self.cursor.execute(statement, values)
-        added = self.connection.last_insert_rowid()
-        self.connection.set_last_insert_rowid(before)
-        return added
-
     def write_exactly(self, statement: str, many: list[Values]) -> None:
         """Run a write for each binding; every one must change exactly one row.
 

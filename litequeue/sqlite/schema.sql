@@ -3,11 +3,13 @@
 -- 3 retryable, 4 dead, 5 scheduled, 6 cancelled, 7 waiting for other jobs. Do not write to these tables by hand: no
 -- guarantee survives it.
 
--- One row: which schema this is, and a number that grows whenever a setting or the lease clock's offset changes.
+-- One row: which schema this is; a number that grows whenever a setting or the lease clock's offset changes; and how many
+-- gates there have been.
 CREATE TABLE litequeue_meta (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     schema_version INTEGER NOT NULL,
-    settings_version INTEGER NOT NULL
+    settings_version INTEGER NOT NULL,
+    last_gate INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- One row, written once a boot: the lease clock is the host's monotonic clock plus this offset.
@@ -228,7 +230,7 @@ CREATE UNIQUE INDEX litequeue_outbox_message ON litequeue_outbox (job_id);
 -- those have ended, and how many it has yet to be told of. It waits exactly while some are missing. `not_before` is the
 -- job's delay, which counts once none is. Ids are never used again.
 CREATE TABLE litequeue_gate (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    id INTEGER PRIMARY KEY,
     job_id BLOB NOT NULL,
     parents INTEGER NOT NULL,
     missing INTEGER NOT NULL CHECK (missing BETWEEN 0 AND parents),
@@ -237,7 +239,7 @@ CREATE TABLE litequeue_gate (
     cancelled INTEGER NOT NULL,
     on_parent_failure TEXT NOT NULL CHECK (on_parent_failure IN ('cancel', 'run')),
     not_before INTEGER
-) STRICT;
+) WITHOUT ROWID, STRICT;
 
 -- The gate of a job.
 CREATE UNIQUE INDEX litequeue_gate_job ON litequeue_gate (job_id);
@@ -260,7 +262,7 @@ CREATE TABLE litequeue_notice (
     parent_id BLOB,
     state INTEGER CHECK (state IN (2, 4, 6)),
     CHECK ((parent_id IS NULL) = (state IS NULL))
-) STRICT;
+) WITHOUT ROWID, STRICT;
 
 -- For someone with the sqlite3 shell (only while no program uses the file through another SQLite: see the README).
 CREATE VIEW litequeue_jobs AS

@@ -64,6 +64,8 @@ class Statements:
     outbox_remove: str
     outbox_waiting: str
     is_chained: str
+    gate_begun: str
+    last_gate: str
     gate_add: str
     gate_of_job: str
     gate_close: str

@@ -222,9 +222,16 @@ SELECT count(*) FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND payload IS
 SELECT EXISTS (SELECT 1 FROM litequeue_gate) OR EXISTS (SELECT 1 FROM litequeue_dependency)
     OR EXISTS (SELECT 1 FROM litequeue_notice);
 
+-- name: gate_begun
+-- An id is never used again, and no table here has row ids: the last one of a connection is its application's.
+UPDATE litequeue_meta SET last_gate = last_gate + 1;
+
+-- name: last_gate
+SELECT last_gate FROM litequeue_meta;
+
 -- name: gate_add
-INSERT INTO litequeue_gate (job_id, parents, missing, completed, dead, cancelled, on_parent_failure, not_before)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO litequeue_gate (id, job_id, parents, missing, completed, dead, cancelled, on_parent_failure, not_before)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: gate_of_job
 SELECT id, parents, missing, completed, dead, cancelled, on_parent_failure, not_before
@@ -271,7 +278,8 @@ WHERE gate = ? ORDER BY parent_id LIMIT ?;
 SELECT count(*) FROM litequeue_dependency NOT INDEXED WHERE parent_id = ?;
 
 -- name: notice_add
-INSERT INTO litequeue_notice (gate, parent_id, state) VALUES (?, ?, ?);
+INSERT INTO litequeue_notice (id, gate, parent_id, state)
+SELECT coalesce(max(id), 0) + 1, ?, ?, ? FROM litequeue_notice;
 
 -- name: notice_first
 SELECT id, gate, parent_id, state FROM litequeue_notice WHERE id > 0 ORDER BY id LIMIT 1;
@@ -780,8 +788,9 @@ WHERE missing > 0 AND missing < (
 
 -- name: untold_notices_add
 -- For every job that has ended, is missed, and of which no notice tells.
-INSERT INTO litequeue_notice (gate, parent_id, state)
-SELECT max(missed.gate), missed.parent_id, job.state
+INSERT INTO litequeue_notice (id, gate, parent_id, state)
+SELECT (SELECT coalesce(max(id), 0) FROM litequeue_notice) + row_number() OVER (), max(missed.gate), missed.parent_id,
+    job.state
 FROM litequeue_dependency AS missed NOT INDEXED
 CROSS JOIN litequeue_body AS body ON body.job_id = missed.parent_id
 <state_of>

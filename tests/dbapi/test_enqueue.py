@@ -41,11 +41,17 @@ NEW: list[dict[str, object]] = [
     {"job_id": job_id(6), "run_at": datetime(2031, 1, 1, tzinfo=UTC)},
     {"job_id": job_id(7), "run_at": datetime(2001, 1, 1, tzinfo=UTC)},
     {"job_id": job_id(8), "idempotency_key": "once"},
+    {"job_id": job_id(9), "after": [job_id(1), job_id(2)], "delay": 5},
+    {"job_id": job_id(10), "after": [job_id(9)], "on_parent_failure": "run"},
 ]
 """A job of each sort."""
 
 AGAIN: list[dict[str, object]] = [
     {"job_id": job_id(1), "payload": "again"},
+    {"job_id": job_id(40), "after": [job_id(200), job_id(101)]},
+    {"job_id": job_id(41), "after": [job_id(40), job_id(102)]},
+    {"job_id": job_id(42), "after": [job_id(41)], "on_parent_failure": "run"},
+    {"job_id": job_id(102), "after": [job_id(42)]},
     {"job_id": job_id(8), "idempotency_key": "once", "on_conflict": "reset", "payload": "again", "priority": 7},
     *(
         {"job_id": job_id(20 + number), "idempotency_key": key, "on_conflict": how, "payload": how, "delay": 5}
@@ -79,9 +85,9 @@ def prepare(path: Path, clock: FakeClock) -> None:
 
 def dump(path: Path) -> list[tuple[object, ...]]:
     """Return every row that an enqueue may write."""
-    tables = ("litequeue_job", "litequeue_body", "litequeue_rerun", "litequeue_outcome", "litequeue_meta")
+    names = ("job", "body", "rerun", "outcome", "meta", "gate", "dependency", "notice")
     with closing(sqlite3.connect(path)) as connection:
-        rows = [row for table in tables for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3")]
+        rows = [row for name in names for row in connection.execute(f"SELECT * FROM litequeue_{name} ORDER BY 1, 2")]
     return [tuple(row) for row in rows]
 
 

@@ -340,7 +340,7 @@ def test_without_room_for_both_nothing_is_begun(
     with pytest.raises(QueueFull, match="20,000"):
         litequeue.open(path)
     assert fingerprint()[path.name] == before[path.name]
-    needed = migrating._TWICE * _pages(path, "litequeue_job", "litequeue_outcome", "litequeue_holder")
+    needed = migrating._TWICE * _pages(path, "litequeue_job", "litequeue_meta", "litequeue_outcome", "litequeue_holder")
     monkeypatch.setattr(filesystem, "free_bytes", lambda _: needed)
     litequeue.open(path, clock=FakeClock()).close()
 

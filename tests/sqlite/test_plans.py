@@ -32,7 +32,7 @@ _NEXT_READY = "SEARCH job USING COVERING INDEX litequeue_job_ready (scope>? AND 
 _NEXT_GATED = "SEARCH job USING COVERING INDEX litequeue_job_due (scope>? AND scope<?)"
 _COUNTED = ["CORRELATED SCALAR SUBQUERY 1", *_FOUND]
 
-_GATE = ["SEARCH litequeue_gate USING INDEX litequeue_gate_job (job_id=?)"]
+_GATE = ["SEARCH litequeue_gate USING COVERING INDEX litequeue_gate_job (job_id=?)"]
 _SCHEDULE = ["SEARCH litequeue_schedule USING PRIMARY KEY (name=?)"]
 _WALKS = ("CO-ROUTINE walk", "SETUP", "SCAN CONSTANT ROW", "RECURSIVE STEP", "SCAN walk", "SEARCH walk", "SCAN kinds")
 """Steps of a walk by a recursive statement: none of them goes over a table."""
@@ -133,23 +133,23 @@ PLANS: dict[str, list[str]] = {
         "SEARCH body USING PRIMARY KEY (job_id=?)",
     ],
     "tail_waiting": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP})"],
-    "gate_of_job": _GATE,
+    "gate_of_job": ["SEARCH litequeue_gate USING INDEX litequeue_gate_job (job_id=?)"],
     "gate_delay": _GATE,
     "gate_remove": _GATE,
-    "gate_close": ["SEARCH litequeue_gate USING INTEGER PRIMARY KEY (rowid=?)"],
-    "gate_told": ["SEARCH litequeue_gate USING INTEGER PRIMARY KEY (rowid=?)"],
+    "gate_close": ["SEARCH litequeue_gate USING PRIMARY KEY (id=?)"],
+    "gate_told": ["SEARCH litequeue_gate USING PRIMARY KEY (id=?)"],
     "dependency_remove": ["SEARCH litequeue_dependency USING PRIMARY KEY (parent_id=? AND gate=?)"],
     "last_gate_of_parent": ["SEARCH litequeue_dependency USING PRIMARY KEY (parent_id=?)"],
     "gates_of_parent": [
         "SEARCH dependency USING PRIMARY KEY (parent_id=? AND gate<?)",
-        "SEARCH gate USING INTEGER PRIMARY KEY (rowid=?) LEFT-JOIN",
+        "SEARCH gate USING PRIMARY KEY (id=?) LEFT-JOIN",
     ],
     "parents_of_gate": ["SEARCH litequeue_dependency USING COVERING INDEX litequeue_dependency_gate (gate=?)"],
     "children": ["SEARCH litequeue_dependency USING PRIMARY KEY (parent_id=?)"],
-    "notice_first": ["SEARCH litequeue_notice USING INTEGER PRIMARY KEY (rowid>?)"],
-    "notice_remove": ["SEARCH litequeue_notice USING INTEGER PRIMARY KEY (rowid=?)"],
+    "notice_first": ["SEARCH litequeue_notice USING PRIMARY KEY (id>?)"],
+    "notice_remove": ["SEARCH litequeue_notice USING PRIMARY KEY (id=?)"],
     "examined_gates": [
-        "SEARCH gate USING INTEGER PRIMARY KEY (rowid>?)",
+        "SEARCH gate USING PRIMARY KEY (id>?)",
         "CORRELATED SCALAR SUBQUERY 1",
         f"SEARCH body USING {_BY_ID}",
         *_FOUND,
@@ -190,6 +190,8 @@ FREE = {
     "settings_version",  # tables of one row, or of as many as there are settings
     "lock",  # writes no row
     "settings_changed",
+    "gate_begun",
+    "last_gate",
     "settings",
     "kind_settings",
     "scope_settings",
