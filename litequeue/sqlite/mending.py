@@ -54,7 +54,9 @@ def count_gates(context: Context) -> int:
 
 def tell_untold(context: Context) -> int:
     """Write down the ends of which nobody would tell those that wait for them."""
-    return context.write(SQL.untold_notices_add, ())
+    notices = context.all(SQL.untold)
+    context.write_exactly(SQL.notice_add, notices)
+    return len(notices)
 
 
 def remove_dependencies(context: Context) -> int:

@@ -168,7 +168,7 @@ class Statements:
     orphaned_outcomes_remove: str
     orphaned_continuations_remove: str
     gates_count_anew: str
-    untold_notices_add: str
+    untold: str
     orphaned_dependencies_remove: str
 
 

@@ -786,11 +786,9 @@ WHERE missing > 0 AND missing < (
     WHERE missed.gate = litequeue_gate.id
 );
 
--- name: untold_notices_add
--- For every job that has ended, is missed, and of which no notice tells.
-INSERT INTO litequeue_notice (id, gate, parent_id, state)
-SELECT (SELECT coalesce(max(id), 0) FROM litequeue_notice) + row_number() OVER (), max(missed.gate), missed.parent_id,
-    job.state
+-- name: untold
+-- The notice of every job that has ended, is missed, and of which none tells.
+SELECT max(missed.gate), missed.parent_id, job.state
 FROM litequeue_dependency AS missed NOT INDEXED
 CROSS JOIN litequeue_body AS body ON body.job_id = missed.parent_id
 <state_of>

@@ -221,7 +221,7 @@ FREE = {
     "is_chained",  # the first row of three tables, when settings are read
     "examined_dependencies",  # an operator's examination looks through the notices that are not worked off
     "gates_count_anew",
-    "untold_notices_add",
+    "untold",
     "orphaned_dependencies_remove",
     "orphaned_outcomes_remove",
     "orphaned_continuations_remove",
