@@ -155,8 +155,8 @@ class LeaseConflict(LiteQueueError):
 class InvalidTransition(LiteQueueError):
     """The job is in a state that does not allow this verb."""
 
-    def __init__(self, job_id: UUID, state: str, verb: str) -> None:
-        super().__init__(f"cannot {verb} job {job_id}: it is {state}")
+    def __init__(self, job_id: UUID, state: str, verb: str, because: str = "") -> None:
+        super().__init__(f"cannot {verb} job {job_id}: it is {state}{because}")
         self.job_id = job_id
         self.state = state
         self.verb = verb

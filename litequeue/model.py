@@ -100,6 +100,7 @@ class Transition(StrEnum):
     CANCELLED = "cancelled"
     RETRIED = "retried"
     TRUNCATED = "truncated"
+    EDITED = "edited"
 
 
 class Event(NamedTuple):
@@ -110,6 +111,18 @@ class Event(NamedTuple):
     transition: Transition
     detail: str
     """At most 256 bytes; empty when there is nothing to add."""
+
+
+class Edit(NamedTuple):
+    """What is to change of a job that waits, checked; `None` is what stays. Its times are still relative."""
+
+    priority: int | None
+    delay_us: int | None
+    run_at: int | None
+
+    def not_before(self, now: int) -> int | None:
+        """Return its new gate, now that the transaction has a time; a delay wins over a date."""
+        return self.run_at if self.delay_us is None else now + self.delay_us
 
 
 class Placed(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple, Protocol
 
-from litequeue.model import JobState, OnConflict, OnParentFailure, Transition
+from litequeue.model import Edit, JobState, OnConflict, OnParentFailure, Transition
 
 EXPIRED = "expired"
 LEASE_EXPIRED = "lease expired"
@@ -34,6 +34,8 @@ class Verb(StrEnum):
     EXPIRE = "expire"
     CANCEL = "cancel"
     RETRY = "retry"
+    EDIT = "edit"
+    REMOVE = "remove"
     PRUNE = "prune"
 
 
@@ -56,6 +58,8 @@ ALLOWED: dict[Verb, frozenset[JobState]] = {
     Verb.EXPIRE: _WAITING,
     Verb.CANCEL: _WAITING | _HELD,
     Verb.RETRY: _TERMINAL | _GATED | _CHAINED,
+    Verb.EDIT: _WAITING,
+    Verb.REMOVE: _TERMINAL,
     Verb.PRUNE: _TERMINAL,
 }
 """The states in which each verb may act; in every other state it is refused and changes nothing."""
@@ -106,6 +110,20 @@ class Facts(Protocol):
     @property
     def expires_at(self) -> int | None:
         """When it must have started."""
+        ...
+
+
+class Finished(Protocol):
+    """What there is to know of a job that has ended."""
+
+    @property
+    def finished_at(self) -> int | None:
+        """When it ended."""
+        ...
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """Its key."""
         ...
 
 
@@ -271,6 +289,32 @@ def retry(job: Facts, state: JobState) -> Move:
     )
 
 
+class Edited(NamedTuple):
+    """Where a job stands that was edited, and what is logged of it."""
+
+    to: JobState
+    priority: int
+    not_before: int | None
+    events: tuple[tuple[Transition, str], ...]
+
+
+def edit(state: JobState, priority: int, not_before: int | None, change: Edit, now: int) -> Edited:
+    """Change where a job waits, for an operator: its priority, its gate or both; a gate that is given is a date.
+
+    So a job that waits out its back-off is scheduled from then on, and ready when the date is past. One that waits for
+    other jobs goes on waiting for them, and the date counts once they have ended.
+    """
+    said = [] if change.priority is None else [f"priority {change.priority}"]
+    given = change.not_before(now)
+    to, opens = state, not_before
+    if given is not None:
+        stands, opens = gate(given, now)
+        said.append("now" if opens is None else _seconds(opens - now))
+        to, opens = (state, None) if state in _CHAINED else (stands, opens)
+    most = priority if change.priority is None else change.priority
+    return Edited(to, most, opens, ((Transition.EDITED, ", ".join(said)),))
+
+
 def gate(not_before: int | None, now: int) -> tuple[JobState, int | None]:
     """Where a job that is not to run before `not_before` waits; a gate in the past is none."""
     if not_before is None or not_before <= now:
@@ -359,6 +403,13 @@ def retention_us(state: JobState, kept: Retentions, *, has_key: bool, window_us:
             return kept.cancelled_retention_us
         case _:
             return kept.dead_retention_us
+
+
+def is_key_kept(job: Finished, state: JobState, now: int, *, window_us: int) -> bool:
+    """Tell whether a completed job stays because a repeat of its key is to be known by it (V2)."""
+    if state is not JobState.COMPLETED or job.idempotency_key is None or job.finished_at is None:
+        return False
+    return job.finished_at > now - window_us
 
 
 def _again_or_dead(

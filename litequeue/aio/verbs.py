@@ -209,6 +209,10 @@ class AsyncVerbs(Shell[V_co]):
     cancel_many = verb(Verbs.cancel_many)
     retry = verb(Verbs.retry)
     retry_many = verb(Verbs.retry_many)
+    edit = verb(Verbs.edit)
+    edit_many = verb(Verbs.edit_many)
+    remove = verb(Verbs.remove)
+    remove_many = verb(Verbs.remove_many)
 
     reap_expired = verb(Verbs.reap_expired, "upkeep")
     promote_due = verb(Verbs.promote_due, "upkeep")

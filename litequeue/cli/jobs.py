@@ -1,32 +1,28 @@
-"""`jobs`: look at jobs, run them again, stop them.
+"""`jobs`: look at jobs, run them again, stop them, change where they wait.
 
-Owns: the order of work on many jobs. Invariant: what acts on many does so in bounded transactions, answers for each job
-that was refused, and takes up none twice: a page goes on after the last key of the one before, and a job that comes
-back keeps its key.
+Owns: what is asked of them, and how a page or one of them is shown. Leaves out: the work on many (`acting`), and dead
+letters by their cause (`dead`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from uuid import UUID
+from datetime import datetime
+from functools import partial
 
 import click
 
-from litequeue import Job, JobState, Queue, rules
+from litequeue import JobState, Queue, rules
+from litequeue.cli.acting import act, in_steps, older_than_option, purge_many, which_jobs, yes_option
 from litequeue.cli.commands import Group
-from litequeue.cli.failures import Misuse, fail_quietly, nothing_to_do
+from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
-from litequeue.cli.input import many_scopes, scope_options
+from litequeue.cli.input import duration_option, many_scopes, moment_option, scope_options
 from litequeue.cli.jsonable import dependencies_form, dumps, job_form
 from litequeue.cli.listing import job_lines, listing_lines
-from litequeue.cli.output import count_of, warn
+from litequeue.cli.output import warn
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
-from litequeue.model import Scope, SpecialScope
 from litequeue.rules import Verb
-
-_STEP = 100
-"""Jobs in one transaction, so that none holds the write lock for long."""
 
 
 @click.group(
@@ -34,7 +30,7 @@ _STEP = 100
     epilog="litequeue --db app.queue jobs ls --state dead",
 )
 def jobs() -> None:
-    """Look at jobs, run them again, stop them.
+    """Look at jobs, run them again, stop them, change where they wait.
 
     Wherever a command takes the ID of a job, as much of its beginning will do as no other job has, 4 digits at least.
     """
@@ -138,16 +134,9 @@ def retry(
     Finished ones start anew, with their attempts back at 0; delayed ones, and those that wait for others, go now. Works
     in steps of a hundred jobs. A job that is refused gets a line on standard error, and the status is then 1.
     """
-    where = many_scopes(scope, system=system, all_scopes=all_scopes)
-    if bool(given) == (state is not None):
-        raise Misuse("give the ids of jobs, or --state for all jobs in a state")
-    if given and (kind is not None or all_scopes or where is not None):
-        raise Misuse("--kind and scopes go with --state; an id needs none")
+    which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
-        steps = (
-            _steps(whole_ids(queue, given)) if state is None else _pages(queue, JobState[state.upper()], kind, where)
-        )
-        _act(steps, queue.retry_many, "retried")
+        act(which.steps(queue), queue.retry_many, "retried")
 
 
 @jobs.command(
@@ -162,41 +151,74 @@ def cancel(target: Target, *, given: tuple[GivenId, ...]) -> None:
     status is then 1.
     """
     with target.queue() as queue:
-        _act(_steps(whole_ids(queue, given)), queue.cancel_many, "cancelled")
+        act(in_steps(whole_ids(queue, given)), queue.cancel_many, "cancelled")
 
 
-def _steps(job_ids: Sequence[UUID]) -> Iterator[list[UUID]]:
-    for start in range(0, len(job_ids), _STEP):
-        yield [*job_ids[start : start + _STEP]]
+@jobs.command(
+    epilog="""
+litequeue --db app.queue jobs edit 0190a0c5-7b5e-7000-8000-000000000001 --priority 10
+litequeue --db app.queue jobs edit 0190a0c5-7b5e-7000-8000-000000000001 --delay 2h
+""",
+)
+@click.argument("given", metavar="ID...", nargs=-1, required=True, type=given_id)
+@click.option("--priority", metavar="N", type=int, help="0 to 255; lower is sooner, 100 is what jobs have by default.")
+@click.option("--delay", metavar="DURATION", type=duration_option, help="Not before so long from now.")
+@click.option("--run-at", metavar="TIME", type=moment_option, help="Not before this ISO 8601 time with a zone.")
+@pass_target
+def edit(
+    target: Target,
+    *,
+    given: tuple[GivenId, ...],
+    priority: int | None,
+    delay: float | None,
+    run_at: datetime | None,
+) -> None:
+    """Change the priority of jobs that wait, or when they are due.
+
+    Everything else stays: a job with a new priority goes ahead of those that have it and were enqueued later. To let a
+    job go now is `jobs retry`. A job that is refused gets a line on standard error, and the status is then 1.
+    """
+    if priority is None and delay is None and run_at is None:
+        raise Misuse("nothing to change: give --priority, --delay or --run-at")
+    change = partial(Queue.edit_many, priority=priority, delay=delay, run_at=run_at)
+    with target.queue() as queue:
+        act(in_steps(whole_ids(queue, given)), partial(change, queue), "edited")
 
 
-def _pages(queue: Queue, state: JobState, kind: str | None, scope: Scope | SpecialScope | None) -> Iterator[list[UUID]]:
-    after: Job | None = None
-    while page := queue.list(state, kind, scope, _STEP, after):
-        after = page[-1]
-        yield [job.job_id for job in page]
+@jobs.command(
+    epilog="""
+litequeue --db app.queue jobs purge --state completed --older-than 7d --yes
+litequeue --db app.queue jobs purge --state dead --kind mail: --yes
+""",
+)
+@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
+@click.option(
+    "--state",
+    type=click.Choice([state.name.lower() for state in JobState if rules.may_act(Verb.REMOVE, state)]),
+    help="Every job in this state, instead of ids.",
+)
+@click.option("--kind", metavar="KIND", help="With --state: only this kind, or every kind that begins so ('area:').")
+@scope_options(many=True)
+@older_than_option
+@yes_option
+@pass_target
+def purge(
+    target: Target,
+    *,
+    given: tuple[GivenId, ...],
+    state: str | None,
+    kind: str | None,
+    scope: str | None,
+    system: bool,
+    all_scopes: bool,
+    older_than: float | None,
+    yes: bool,
+) -> None:
+    """Remove finished jobs for good, before their retention is over.
 
-
-def _act(steps: Iterable[list[UUID]], verb: Callable[[list[UUID]], Sequence[Exception]], done: str) -> None:
-    """Apply a verb step by step; tell who was refused at once, and at the end, however it comes, how many were not."""
-    tried = refused = 0
-    try:
-        for step in steps:
-            refusals = verb(step)
-            tried += len(step)
-            refused += len(refusals)
-            for refusal in refusals:
-                warn(str(refusal))
-    except BaseException:
-        if tried:
-            click.echo(_tally(tried, refused, done))
-        raise
-    click.echo(_tally(tried, refused, done))
-    if refused:
-        fail_quietly()
-    if not tried:
-        nothing_to_do()
-
-
-def _tally(tried: int, refused: int, done: str) -> str:
-    return f"{count_of(tried - refused, 'job')} {done}" + (f", {refused} refused" if refused else "")
+    Works in steps of a hundred jobs. A completed job whose idempotency key still counts is refused, and stays until its
+    window is over; messages of an outbox are given up with `outbox discard`. A job that is refused gets a line on
+    standard error, and the status is then 1.
+    """
+    which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
+    purge_many(target, which, yes=yes)

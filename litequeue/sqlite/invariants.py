@@ -31,6 +31,7 @@ LEADS_TO: dict[Transition, frozenset[JobState]] = {
     Transition.EXPIRED: frozenset({JobState.DEAD}),
     Transition.CANCELLED: frozenset({JobState.CANCELLED}),
     Transition.RETRIED: frozenset({JobState.PENDING}),
+    Transition.EDITED: _GATED | {JobState.PENDING, JobState.WAITING},
 }
 """Where a job may stand after each transition; those that are missing move nothing."""
 

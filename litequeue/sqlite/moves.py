@@ -153,9 +153,9 @@ def rekey(
     expires_at: int | None,
     idempotency_key: str | None,
     events: Events,
-    payload: bytes,
+    payload: bytes | None,
 ) -> None:
-    """Give a waiting or finished job a new place, gate and payload."""
+    """Give a waiting or finished job a new place, gate and payload; `None` keeps the one that it has."""
     if state is not JobState.WAITING:
         announce(context, [(row.scope, not_before)])
     more = event_bytes(context, row, events)
@@ -172,7 +172,10 @@ def rekey(
         more,
     )
     context.write_exactly(SQL.rekey, [(*changed, *row.key, row.lease_generation)])
-    context.write_exactly(SQL.body_replace, [(priority, created_at, payload, row.job_id)])
+    if payload is not None:
+        context.write_exactly(SQL.body_replace, [(priority, created_at, payload, row.job_id)])
+    elif (priority, created_at) != (row.priority, row.created_at):
+        context.write_exactly(SQL.body_moved, [(priority, created_at, row.job_id)])
 
 
 def ending(row: Row, move: Move) -> Events:

@@ -1,4 +1,4 @@
-"""What an operator does to a job by its id (V9, V10): cancel and retry.
+"""What an operator does to a job by its id (V9, V10, V16, V17): cancel, retry, edit and remove.
 
 Invariant: each job is answered for itself; a refusal changes nothing and does not stop the others.
 """
@@ -10,9 +10,9 @@ from uuid import UUID
 
 from litequeue import rules
 from litequeue.errors import DuplicateJob, InvalidTransition, JobNotFound
-from litequeue.model import JobState
-from litequeue.rules import Move, Verb
-from litequeue.sqlite import moves
+from litequeue.model import Edit, JobState
+from litequeue.rules import Verb
+from litequeue.sqlite import chaining, moves, relaying, upkeep
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.rows import Row
 from litequeue.sqlite.statements import SQL
@@ -22,15 +22,70 @@ Refusal = JobNotFound | InvalidTransition | DuplicateJob
 
 def cancel(context: Context, job_ids: Sequence[UUID]) -> list[Refusal]:
     """Stop waiting and leased jobs; a holder's next word is refused, for its row has moved."""
-    return _each(context, job_ids, Verb.CANCEL, lambda row: rules.cancel(row, context.now))
+
+    def stop(row: Row) -> None:
+        moves.apply(context, [(row, rules.cancel(row, context.now))])
+
+    return _each(context, job_ids, Verb.CANCEL, stop)
 
 
 def retry(context: Context, job_ids: Sequence[UUID]) -> list[Refusal]:
     """Bring finished jobs back anew, and let gated ones go now."""
-    return _each(context, job_ids, Verb.RETRY, lambda row: rules.retry(row, JobState(row.state)))
+
+    def bring_back(row: Row) -> Refusal | None:
+        taken = _key_taken(context, row)
+        if taken is None:
+            moves.apply(context, [(row, rules.retry(row, JobState(row.state)))])
+        return taken
+
+    return _each(context, job_ids, Verb.RETRY, bring_back)
 
 
-def _each(context: Context, job_ids: Sequence[UUID], verb: Verb, decide: Callable[[Row], Move]) -> list[Refusal]:
+def edit(context: Context, job_ids: Sequence[UUID], change: Edit) -> list[Refusal]:
+    """Change priority and gate of jobs that wait; each keeps its `created_at`, its counts and its payload."""
+
+    def move(row: Row) -> None:
+        not_before = change.not_before(context.now)
+        if row.state == JobState.WAITING and not_before is not None:
+            chaining.delay(context, row.job_id, not_before)
+        found = rules.edit(JobState(row.state), row.priority, upkeep.gate_of(context, row), change, context.now)
+        moves.rekey(
+            context,
+            row,
+            state=found.to,
+            priority=found.priority,
+            created_at=row.created_at,
+            attempts=row.attempts,
+            reaps=row.reaps,
+            max_attempts=row.max_attempts,
+            not_before=found.not_before,
+            expires_at=row.expires_at,
+            idempotency_key=row.idempotency_key,
+            events=found.events,
+            payload=None,
+        )
+
+    return _each(context, job_ids, Verb.EDIT, move)
+
+
+def remove(context: Context, job_ids: Sequence[UUID]) -> list[Refusal]:
+    """Remove finished jobs with all that belongs to them, unless a repeat would not be known any more."""
+
+    def drop(row: Row) -> Refusal | None:
+        state = JobState(row.state)
+        if row.scope.startswith(relaying.SCOPE_PREFIX) and state is JobState.DEAD:
+            return InvalidTransition(row.uuid, state.name.lower(), Verb.REMOVE, ", and its outbox has to discard it")
+        if rules.is_key_kept(row, state, context.now, window_us=context.settings.idempotency_window_us):
+            return InvalidTransition(
+                row.uuid, state.name.lower(), Verb.REMOVE, ", and its idempotency key still counts"
+            )
+        moves.remove(context, [row])
+        return None
+
+    return _each(context, job_ids, Verb.REMOVE, drop)
+
+
+def _each(context: Context, job_ids: Sequence[UUID], verb: Verb, act: Callable[[Row], Refusal | None]) -> list[Refusal]:
     refusals: list[Refusal] = []
     for job_id in job_ids:
         found = context.one(SQL.row_by_id, job_id.bytes)
@@ -42,12 +97,9 @@ def _each(context: Context, job_ids: Sequence[UUID], verb: Verb, decide: Callabl
         if not rules.may_act(verb, state):
             refusals.append(InvalidTransition(job_id, state.name.lower(), verb))
             continue
-        if verb is Verb.RETRY:
-            taken = _key_taken(context, row)
-            if taken is not None:
-                refusals.append(taken)
-                continue
-        moves.apply(context, [(row, decide(row))])
+        refusal = act(row)
+        if refusal is not None:
+            refusals.append(refusal)
     return refusals
 
 

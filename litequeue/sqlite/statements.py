@@ -49,6 +49,7 @@ class Statements:
     job_add: str
     body_add: str
     body_replace: str
+    body_moved: str
     row_by_id: str
     row_by_key: str
     row_by_done_key: str

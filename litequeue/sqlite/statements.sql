@@ -148,6 +148,10 @@ INSERT INTO litequeue_body (job_id, scope, priority, created_at, payload) VALUES
 -- name: body_replace
 UPDATE litequeue_body SET priority = ?, created_at = ?, payload = ? WHERE <of_job>;
 
+-- name: body_moved
+-- The payload stays, and is written again all the same: it lies in the same row.
+UPDATE litequeue_body SET priority = ?, created_at = ? WHERE <of_job>;
+
 -- name: row_by_id
 -- One statement over body and job: separate seeks miss a job that moves between them (DESIGN §2). CROSS JOIN keeps the
 -- order of the tables, whatever ANALYZE has found.

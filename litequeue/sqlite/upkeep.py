@@ -203,6 +203,17 @@ def pull_in(context: Context, found: list[tuple[Row, int]]) -> int:
     return len(bindings)
 
 
+def gate_of(reader: Reader, row: Row) -> int | None:
+    """Return a job's gate as it is meant: of a pause that a backward step of the clock made longer, its own length."""
+    gate = row.not_before
+    if gate is None or row.state != JobState.RETRYABLE:
+        return gate
+    if gate - reader.now <= reader.settings.of(row.kind).backoff_cap_us:
+        return gate
+    pulled = rules.pulled_in(gate, _last_event_at(reader, row), reader.now)
+    return gate if pulled is None else pulled
+
+
 def scopes(reader: Reader) -> Iterator[str]:
     """Walk the distinct scopes that have jobs, one seek each, in order."""
     start = ""

@@ -20,6 +20,7 @@ from litequeue.model import (
     SYSTEM,
     Batch,
     Dependencies,
+    Edit,
     Enqueued,
     Job,
     JobState,
@@ -340,6 +341,65 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         """Run jobs again in one commit; return why those were refused that could not be (V10)."""
         given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
         return self._do(lambda context: operating.retry(context, given), durable=True) if given else []
+
+    def edit(
+        self,
+        job_id: JobId,
+        *,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+    ) -> None:
+        """Change where a waiting job stands: its priority, when it is due, or both; what is `None` stays (V16).
+
+        `priority` is 0 to 255, lower is sooner; the job keeps its `created_at`, and so goes ahead of those of its new
+        priority that were enqueued after it. `delay` (seconds or a timedelta) wins over `run_at` (an aware datetime);
+        one that is not to come makes the job ready now. Attempts, payload, key and `expires_at` stay. A job that waits
+        for others goes on waiting for them; its time counts once they have ended.
+
+        Raises:
+            UsageError: nothing to change, or an argument out of its bounds.
+            JobNotFound: there is no such job.
+            InvalidTransition: it is leased, or has ended.
+        """
+        _raise_first(self.edit_many((job_id,), priority=priority, delay=delay, run_at=run_at))
+
+    def edit_many(
+        self,
+        job_ids: Iterable[JobId],
+        *,
+        priority: int | None = None,
+        delay: Duration | None = None,
+        run_at: datetime | None = None,
+    ) -> Refusals:
+        """Change where waiting jobs stand, in one commit; return why those were refused that could not be (V16).
+
+        Raises: `UsageError` as `edit`; then none of the jobs is changed.
+        """
+        given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
+        change = Edit(
+            None if priority is None else arguments.whole("priority", priority, 0, arguments.MAX_PRIORITY),
+            None if delay is None else arguments.duration_us("delay", delay),
+            None if run_at is None else arguments.moment_us("run_at", run_at),
+        )
+        if change == Edit(None, None, None):
+            raise UsageError("nothing to change: give a priority, a delay or a date (run_at)")
+        return self._do(lambda context: operating.edit(context, given, change), durable=True) if given else []
+
+    def remove(self, job_id: JobId) -> None:
+        """Remove a finished job for good, before its retention is over (V17).
+
+        Raises:
+            JobNotFound: there is no such job.
+            InvalidTransition: it has not ended; it has completed with an idempotency key whose window is not over; or
+                it is a dead message of an outbox, which `Outbox.discard` gives up.
+        """
+        _raise_first(self.remove_many((job_id,)))
+
+    def remove_many(self, job_ids: Iterable[JobId]) -> Refusals:
+        """Remove finished jobs in one commit; return why those were refused that could not be (V17)."""
+        given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
+        return self._do(lambda context: operating.remove(context, given), durable=True) if given else []
 
     # --- upkeep
 

@@ -71,7 +71,9 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "init",
             "jobs",
             "jobs cancel",
+            "jobs edit",
             "jobs ls",
+            "jobs purge",
             "jobs retry",
             "jobs show",
             "maintain",
@@ -145,7 +147,7 @@ def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypa
     if "work" in words and "--until-empty" not in words:
         words.append("--until-empty")  # else it would go on for ever
     result = CliRunner().invoke(command, words, input="1\n2\n")
-    nothing_to_do = ("--once" in words or "resume" in words) and result.exit_code == 3
+    nothing_to_do = not {"--once", "resume", "purge"}.isdisjoint(words) and result.exit_code == 3
     assert result.exit_code == 0 or nothing_to_do, result.output
 
 

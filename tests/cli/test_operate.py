@@ -135,9 +135,9 @@ def test_nothing_to_retry_is_status_3(cli: Cli) -> None:
     [
         ([], "give the ids of jobs, or --state for all jobs in a state"),
         ([UNKNOWN, "--state", "dead"], "give the ids of jobs, or --state for all jobs in a state"),
-        ([UNKNOWN, "--kind", "a"], "--kind and scopes go with --state; an id needs none"),
-        ([UNKNOWN, "--all-scopes"], "--kind and scopes go with --state; an id needs none"),
-        ([UNKNOWN, "--system"], "--kind and scopes go with --state; an id needs none"),
+        ([UNKNOWN, "--kind", "a"], "--kind, --older-than and scopes go with --state; an id needs none"),
+        ([UNKNOWN, "--all-scopes"], "--kind, --older-than and scopes go with --state; an id needs none"),
+        ([UNKNOWN, "--system"], "--kind, --older-than and scopes go with --state; an id needs none"),
     ],
 )
 def test_ids_and_a_state_are_two_ways_to_say_which(cli: Cli, arguments: list[str], line: str) -> None:
@@ -189,3 +189,44 @@ def test_cancel_wants_ids(cli: Cli, queue: Queue, arguments: list[str]) -> None:
     queue.enqueue("work", job_id=UNKNOWN)
     assert cli("jobs", "cancel", *arguments).status == 2
     assert queue.get(UNKNOWN).state is JobState.PENDING
+
+
+def test_edit_changes_where_jobs_wait(cli: Cli, queue: Queue) -> None:
+    """Their priority, when they are due, or both (V16)."""
+    first, second = queue.enqueue("work").job_id, queue.enqueue("work").job_id
+    assert cli.done("jobs", "edit", first, second, "--priority", 7) == "2 jobs edited\n"
+    assert [(job.job_id, job.priority) for job in queue.list()] == [(first, 7), (second, 7)]
+    assert cli.done("jobs", "edit", second, "--priority", 3, "--delay", "2h") == "1 job edited\n"
+    job = queue.get(second)
+    assert (job.state, job.priority, job.events[-1].detail) == (JobState.SCHEDULED, 3, "priority 3, in 7200 s")
+    assert cli.done("jobs", "edit", first, "--run-at", "2999-01-01T00:00:00Z") == "1 job edited\n"
+    assert queue.get(first).not_before == 32_472_144_000_000_000
+    assert cli.done("jobs", "edit", first, "--delay", "0") == "1 job edited\n"
+    assert queue.get(first).state is JobState.PENDING
+
+
+def test_edit_answers_for_each_job(cli: Cli, queue: Queue) -> None:
+    """A job that has ended is refused with its state, one that is not there with its id (V16, §9)."""
+    (gone,) = dead(queue, NewJob("work"))
+    waiting = queue.enqueue("work").job_id
+    outcome = cli("jobs", "edit", gone, waiting, UNKNOWN, "--priority", "1")
+    assert (outcome.status, outcome.out) == (1, "1 job edited, 2 refused\n")
+    assert outcome.err.splitlines() == [
+        f"litequeue: cannot edit job {gone}: it is dead",
+        f"litequeue: no job {UNKNOWN}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ([], "nothing to change: give --priority, --delay or --run-at"),
+        (["--priority", "256"], "priority must be a whole number from 0 to 255, not 256"),
+        (["--run-at", "2031-01-01T00:00:00"], "run_at must be an aware datetime"),
+    ],
+)
+def test_edit_wants_something_that_may_be_changed(cli: Cli, queue: Queue, arguments: list[str], line: str) -> None:
+    """One line, wrong usage, and the job stays as it is (§6, §9)."""
+    job_id = queue.enqueue("work").job_id
+    assert cli("jobs", "edit", job_id, *arguments).line_of_failure(2).startswith(line)
+    assert queue.get(job_id).events[1:] == []

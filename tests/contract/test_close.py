@@ -153,6 +153,8 @@ VERBS: dict[str, Callable[[Queue, Lease], object]] = {
     "extend_many": lambda queue, lease: queue.extend_many([lease]),
     "cancel": lambda queue, lease: queue.cancel(lease.job_id),
     "retry": lambda queue, lease: queue.retry(lease.job_id),
+    "remove": lambda queue, lease: queue.remove(lease.job_id),
+    "edit": lambda queue, lease: queue.edit(lease.job_id, priority=1),
     "reap_expired": lambda queue, _: queue.reap_expired(),
     "promote_due": lambda queue, _: queue.promote_due(),
     "expire_overdue": lambda queue, _: queue.expire_overdue(),

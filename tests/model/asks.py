@@ -87,8 +87,17 @@ class Exchange(NamedTuple):
 class Operate(NamedTuple):
     """What an operator says of the jobs that were made so many jobs ago; -1 is a job that never was."""
 
-    verb: Literal["cancel", "retry"]
+    verb: Literal["cancel", "retry", "remove"]
     ages: list[int]
+
+
+class Edit(NamedTuple):
+    """What an operator changes of such jobs; `run_in` is the distance of the date from now, in seconds."""
+
+    ages: list[int]
+    priority: int | None
+    delay: float | None
+    run_in: int | None
 
 
 class Set(NamedTuple):
@@ -108,7 +117,7 @@ class Hold(NamedTuple):
     scope: Scope | SpecialScope
 
 
-Ask = Enqueue | Lease | Weigh | Say | Operate | Set | Hold
+Ask = Enqueue | Lease | Weigh | Say | Operate | Edit | Set | Hold
 
 _kinds = st.sampled_from(("embed", "ingest:pdf", "ingest:txt", "ingest"))
 _scopes = st.sampled_from((None, None, None, None, "other", SYSTEM))
@@ -199,8 +208,15 @@ exchanges = st.builds(
 turns = st.lists(leases.map(lambda lease: lease._replace(scope=ANY)), min_size=1, max_size=4)
 operates = st.builds(
     Operate,
-    verb=st.sampled_from(("cancel", "retry")),
+    verb=st.sampled_from(("cancel", "cancel", "retry", "retry", "remove")),
     ages=st.lists(st.integers(-1, 9), min_size=1, max_size=3, unique=True),
+)
+edits = st.builds(
+    Edit,
+    ages=st.lists(st.integers(-1, 9), min_size=1, max_size=3, unique=True),
+    priority=st.sampled_from((None, 7, 7, 100)),
+    delay=st.sampled_from((None, None, None, 0, 5, 3600)),
+    run_in=st.sampled_from((None, None, None, -5, 5)),
 )
 sets = st.sampled_from(
     (
@@ -243,5 +259,7 @@ holds = st.builds(
     kind=st.sampled_from((None, "ingest:", "embed")),
     scope=st.sampled_from((ANY, ANY, "default", SYSTEM)),
 )
-steps: st.SearchStrategy[Ask] = st.one_of(enqueues, enqueues, leases, leases, says, says, operates, sets, weighs, holds)
+steps: st.SearchStrategy[Ask] = st.one_of(
+    enqueues, enqueues, leases, leases, says, says, operates, edits, sets, weighs, holds
+)
 """For several things in a row, in a `transaction()` or out of one."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 from uuid import UUID
@@ -29,6 +30,7 @@ from litequeue import (
     NewJob,
     Queue,
     Transaction,
+    UsageError,
 )
 from litequeue.model import Scope, SpecialScope
 from litequeue.sqlite.examining import problems
@@ -204,6 +206,8 @@ class Both:
                 self._say(verbs, handle, ask)
             case asks.Operate():
                 self._operate(verbs, ask)
+            case asks.Edit():
+                self._edit(verbs, ask)
             case asks.Set(name, value, kind, scope):
                 self._has_refused_lapsed |= name == "refuse_lapsed"
                 self.call(
@@ -421,10 +425,41 @@ class Both:
     # --- what an operator says
 
     def _operate(self, verbs: Verbs, ask: asks.Operate) -> None:
+        ids = self._meant(ask.ages)
+        match ask.verb:
+            case "cancel":
+                self._each(verbs, ids, verbs.cancel, verbs.cancel_many, self.model.cancel)
+            case "retry":
+                self._each(verbs, ids, verbs.retry, verbs.retry_many, self.model.retry)
+            case "remove":
+                self._each(verbs, ids, verbs.remove, verbs.remove_many, self.model.remove)
+
+    def _edit(self, verbs: Verbs, ask: asks.Edit) -> None:
+        run_at = None
+        if ask.run_in is not None:
+            run_at = EPOCH + timedelta(microseconds=self.clock.wall_us() + ask.run_in * SECOND)
+        many = partial(verbs.edit_many, priority=ask.priority, delay=ask.delay, run_at=run_at)
+        if ask.priority is None and ask.delay is None and run_at is None:
+            with suppress(UsageError):
+                many([asks.NEVER])
+                raise AssertionError("nothing was to change, and nobody said so")
+            return
+        one = partial(verbs.edit, priority=ask.priority, delay=ask.delay, run_at=run_at)
+        decide = partial(self.model.edit, priority=ask.priority, delay=ask.delay, run_at=run_at)
+        self._each(verbs, self._meant(ask.ages), one, many, decide)
+
+    def _meant(self, ages: list[int]) -> list[UUID]:
         known = [*asks.IDS, *self.made][::-1]
-        ids = [asks.NEVER if age < 0 else known[age % len(known)] for age in ask.ages]
-        one, many = (verbs.cancel, verbs.cancel_many) if ask.verb == "cancel" else (verbs.retry, verbs.retry_many)
-        decide = self.model.cancel if ask.verb == "cancel" else self.model.retry
+        return [asks.NEVER if age < 0 else known[age % len(known)] for age in ages]
+
+    def _each(
+        self,
+        verbs: Verbs,
+        ids: list[UUID],
+        one: Callable[[UUID], None],
+        many: Callable[[list[UUID]], Sequence[Exception]],
+        decide: Callable[[UUID], None],
+    ) -> None:
         if len(ids) == 1:
             self.call(verbs, lambda: one(ids[0]), lambda: decide(ids[0]))
             return

@@ -171,7 +171,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(at=_handles, ask=asks.operates)
     def an_operator_says(self, at: int, ask: asks.Operate) -> None:
-        """Cancel or retry (V9, V10)."""
+        """Cancel, retry or remove (V9, V10, V17)."""
+        self.both.do(self._handle(at), ask)
+
+    @rule(at=_handles, ask=asks.edits)
+    def an_operator_edits(self, at: int, ask: asks.Edit) -> None:
+        """Change priorities and gates of waiting jobs (V16)."""
         self.both.do(self._handle(at), ask)
 
     @rule(at=_handles, ask=asks.sets, back=st.none() | st.integers(0, 9))

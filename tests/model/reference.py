@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from litequeue import ANY, DuplicateJob, InvalidTransition, Job, JobNotFound, JobState, LeaseConflict, NewJob
@@ -424,6 +424,34 @@ class Model:
         job.state, job.not_before, job.pause = PENDING, None, None
         job.missing = frozenset()
 
+    def remove(self, job_id: UUID) -> None:
+        """Let a job that has ended go, unless a repeat of its key is to be known by it."""
+        job = self._known(job_id)
+        if job.state in ACTIVE:
+            raise Refused(InvalidTransition)
+        window = self.settings.duration("idempotency_window") or 0
+        if job.state is COMPLETED and job.key is not None and (job.finished_at or 0) + window > self.now:
+            raise Refused(InvalidTransition)
+        del self.jobs[job_id]
+
+    def edit(self, job_id: UUID, *, priority: int | None, delay: float | None, run_at: datetime | None) -> None:
+        """Change the place and the gate of a job that waits: a gate that is given is a date, and no pause any more."""
+        job = self._known(job_id)
+        if job.state not in WAITING:
+            raise Refused(InvalidTransition)
+        job.priority = job.priority if priority is None else priority
+        if delay is not None or run_at is not None:
+            not_before = None if run_at is None else (run_at - EPOCH) // timedelta(microseconds=1)
+            if delay is not None:
+                not_before = self.now + (microseconds(delay) or 0)
+            if job.state is CHAINED:
+                job.opens_at = not_before
+            else:
+                self._gate(job, not_before, job.expires_at)
+        elif job.pause is not None and job.not_before is not None:
+            self._pull_in(job)
+            job.pause = Pause(self.now, job.not_before - self.now)
+
     def _known(self, job_id: UUID) -> Entry:
         if job_id not in self.jobs:
             raise Refused(JobNotFound)
@@ -480,12 +508,15 @@ class Model:
     def pull_in(self) -> None:
         """After a backward step a pause beyond its kind's cap waits its own length again, no more, no less (§5)."""
         for job in self._waiting(None):
-            if job.state is not RETRYABLE or job.pause is None or job.pause.set_at <= self.now:
-                continue
-            assert job.not_before is not None
-            if job.not_before > self.now + self.settings.cap(job.kind):
-                job.not_before = self.now + job.pause.length
-                job.pause = Pause(self.now, job.pause.length)
+            self._pull_in(job)
+
+    def _pull_in(self, job: Entry) -> None:
+        if job.state is not RETRYABLE or job.pause is None or job.pause.set_at <= self.now:
+            return
+        assert job.not_before is not None
+        if job.not_before > self.now + self.settings.cap(job.kind):
+            job.not_before = self.now + job.pause.length
+            job.pause = Pause(self.now, job.pause.length)
 
     def reboot(self) -> None:
         """Every lease of the earlier boot has lapsed."""

@@ -82,6 +82,7 @@ PLANS: dict[str, list[str]] = {
     "job_remove": _MOVED,
     "row_at": _FOUND,
     "body_replace": [f"SEARCH litequeue_body USING {_BY_ID}"],
+    "body_moved": [f"SEARCH litequeue_body USING {_BY_ID}"],
     "body_remove": [f"SEARCH litequeue_body USING {_BY_ID}"],
     "outcome_remove": [f"SEARCH litequeue_outcome USING {_BY_ID}"],
     "continuation_remove": [f"SEARCH litequeue_continuation USING {_BY_ID}"],

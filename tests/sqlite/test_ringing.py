@@ -88,6 +88,14 @@ def _reset(delay: float | None) -> Callable[[Scene], object]:
     return lambda scene: scene.queue.enqueue("later", delay=delay, idempotency_key="later", on_conflict="reset")
 
 
+def _edit(delay: float | None, priority: int | None = None) -> Callable[[Scene], object]:
+    def edit(scene: Scene) -> None:
+        (later,) = scene.queue.list(JobState.SCHEDULED)
+        scene.queue.edit(later.job_id, delay=delay, priority=priority)
+
+    return edit
+
+
 def _transaction(scene: Scene) -> None:
     with scene.queue.transaction() as tx:
         tx.enqueue("a")
@@ -128,6 +136,8 @@ RING: dict[str, Callable[[Scene], object]] = {
     "fail, ready at once": lambda s: s.lease.fail("boom", delay=0),
     "release": lambda s: s.lease.release(),
     "retry what was cancelled": lambda s: s.queue.retry(STOPPED),
+    "edit to now": _edit(0),
+    "edit to earlier": _edit(DUE_S - 1, priority=7),
     "promote": _later(DUE_S, lambda s: s.queue.promote_due()),
     "reap what is due before all others": _then(_reset(DUE_S * 1000), _later(1000, lambda s: s.queue.reap_expired())),
     "a transaction that enqueues twice": _transaction,
@@ -154,6 +164,9 @@ SILENT: dict[str, Callable[[Scene], object]] = {
     "release until later": lambda s: s.lease.release(delay=DUE_S + 1),
     "cancel": lambda s: s.queue.cancel(s.lease.job_id),
     "cancel with a kept trigger": _then(_keep_a_trigger, lambda s: s.queue.cancel(s.lease.job_id)),
+    "edit to later": _edit(DUE_S + 1),
+    "edit the priority of what waits for its time": _edit(None, priority=7),
+    "remove": lambda s: s.queue.remove(STOPPED),
     "lease nothing": lambda s: s.queue.lease_next(),
     "set": lambda s: s.queue.set("max_attempts", 7),
     "pause": lambda s: s.queue.pause("held"),

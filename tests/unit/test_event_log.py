@@ -31,6 +31,7 @@ CODES = {
     "cancelled": 12,
     "retried": 13,
     "truncated": 14,
+    "edited": 15,
 }
 """What stands in every file: a code may be added at the end, none may ever change."""
 
@@ -199,7 +200,7 @@ UNREADABLE = {
     "text": b"\xa3abc",
     "an event of nothing": b"\x90",
     "an event without a code": b"\x91\x05",
-    "a code to come": b"\x92\x05\x0f",
+    "a code to come": b"\x92\x05\x10",
     "a code below zero": b"\x92\x05\xff",
     "a code of another type": b"\x92\x05\xa1x",
     "a time of another type": b"\x92\xa1x\x00",

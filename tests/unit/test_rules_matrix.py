@@ -11,6 +11,7 @@ from itertools import product
 import pytest
 
 from litequeue import JobState, rules
+from litequeue.model import Edit
 from litequeue.rules import Move, Verb
 
 PENDING, LEASED, COMPLETED, RETRYABLE, DEAD, SCHEDULED, CANCELLED, WAITING = JobState
@@ -29,14 +30,16 @@ promote       -        -       -          yes        -     yes        -         
 expire        yes      -       -          yes        -     yes        -          yes
 cancel        yes      yes     -          yes        -     yes        -          yes
 retry         -        -       yes        yes        yes   yes        yes        yes
+edit          yes      -       -          yes        -     yes        -          yes
+remove        -        -       yes        -          yes   -          yes        -
 prune         -        -       yes        -          yes   -          yes        -
 """
 
 LEADS_TO = {
-    PENDING: {LEASED, DEAD, CANCELLED},
+    PENDING: {LEASED, SCHEDULED, DEAD, CANCELLED},
     LEASED: {COMPLETED, RETRYABLE, PENDING, SCHEDULED, DEAD, CANCELLED},
     COMPLETED: {PENDING},
-    RETRYABLE: {PENDING, DEAD, CANCELLED},
+    RETRYABLE: {PENDING, SCHEDULED, DEAD, CANCELLED},
     DEAD: {PENDING},
     SCHEDULED: {PENDING, DEAD, CANCELLED},
     CANCELLED: {PENDING},
@@ -121,6 +124,13 @@ def promotions(state: JobState) -> set[JobState]:
     return {rules.promote(job, NOW).to for job in SORTS}
 
 
+def edits(state: JobState) -> set[JobState]:
+    """Return where else an edit leads that says when the job is due (V16)."""
+    changes = (Edit(7, None, None), Edit(None, 0, None), Edit(None, 5, None), Edit(7, None, NOW - 1))
+    gate = NOW + 9 if state in {RETRYABLE, SCHEDULED} else None
+    return {rules.edit(state, 100, gate, change, NOW).to for change in changes} - {state}
+
+
 def destinations(verb: Verb, state: JobState) -> set[JobState]:
     """Return every state that a verb leads to from this one, over all sorts of jobs."""
     return {
@@ -136,6 +146,8 @@ def destinations(verb: Verb, state: JobState) -> set[JobState]:
         Verb.EXPIRE: {rules.expire(job, NOW).to for job in SORTS},
         Verb.CANCEL: {rules.cancel(job, NOW).to for job in SORTS},
         Verb.RETRY: {rules.retry(job, state).to for job in SORTS},
+        Verb.EDIT: edits(state),
+        Verb.REMOVE: set(),
         Verb.PRUNE: set(),
     }[verb]
 

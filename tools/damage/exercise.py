@@ -120,8 +120,10 @@ class Exercise:
         self._transactions(queue)
         self._enqueues(queue)
         ids = [job.job_id for job in listed]
+        self._try("edit", queue.edit_many, ids[::9], priority=7, delay=60)
         self._try("cancel", queue.cancel_many, ids[::7])
         self._try("retry", queue.retry_many, ids[::5])
+        self._try("remove", queue.remove_many, ids[::11])
         self._clock.advance(3700)
         self._upkeep(queue)
         self._settings(queue)

@@ -1,0 +1,154 @@
+"""Work on many jobs: which ones are meant, in what steps, and what is told of them.
+
+Invariant: what acts on many does so in bounded transactions, answers for each job that was refused, and takes up none
+twice: a page goes on after the last key of the one before, and a job that comes back keeps its key. What removes jobs
+asks first, or wants --yes where nobody could answer. Leaves out: what is done to them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
+from uuid import UUID
+
+import click
+
+from litequeue import Job, JobState, Queue
+from litequeue.cli.failures import Failure, Misuse, fail_quietly, nothing_to_do
+from litequeue.cli.ids import GivenId, whole_ids
+from litequeue.cli.input import duration_option, many_scopes
+from litequeue.cli.output import count_of, plain, scope_text, warn
+from litequeue.cli.target import Target
+from litequeue.cli.times import Times
+from litequeue.model import ANY, Scope, SpecialScope
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_STEP = 100
+"""Jobs in one transaction, so that none holds the write lock for long."""
+
+
+def older_than_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--older-than`."""
+    told = "With --state: only those that ended so long ago or longer."
+    return click.option("--older-than", metavar="DURATION", type=duration_option, help=told)(command)
+
+
+def yes_option(command: Callable[P, R]) -> Callable[P, R]:
+    """Add `--yes`."""
+    return click.option("--yes", is_flag=True, help="Do not ask; needed where there is no terminal to ask on.")(command)
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The jobs that are meant: those of some ids, or all in a state."""
+
+    given: tuple[GivenId, ...]
+    state: JobState | None
+    kind: str | None
+    scope: Scope | SpecialScope | None
+    older_than_s: float | None = None
+
+    def steps(self, queue: Queue) -> Iterator[list[UUID]]:
+        """Return their ids, as many at once as belong in one transaction.
+
+        Raises:
+            Failure: the beginning of an id is not unique; raised before the first step.
+        """
+        return in_steps(whole_ids(queue, self.given)) if self.state is None else self._of_state(queue, self.state)
+
+    def told(self, queue: Queue) -> str:
+        """Return them in words."""
+        if self.state is None:
+            return count_of(len(self.given), "job")
+        kind = "" if self.kind is None else f" of {plain(self.kind)}"
+        age = "" if self.older_than_s is None else f" that ended {self.older_than_s:g} s ago or longer"
+        where = queue.scope if self.scope is None else self.scope
+        place = "all scopes" if where is ANY else f"scope {scope_text(where)}"
+        return f"every {self.state.name.lower()} job{kind} in {place}{age}"
+
+    def _of_state(self, queue: Queue, state: JobState) -> Iterator[list[UUID]]:
+        after: Job | None = None
+        while page := queue.list(state, self.kind, self.scope, _STEP, after):
+            after = page[-1]
+            meant = [job.job_id for job in page if self._is_old_enough(job)]
+            if meant:
+                yield meant
+
+    def _is_old_enough(self, job: Job) -> bool:
+        if self.older_than_s is None:
+            return True
+        return (job.finished_at or 0) <= Times.now(utc=True).now_us - self.older_than_s * 1_000_000
+
+
+def which_jobs(
+    given: tuple[GivenId, ...],
+    state: str | None,
+    kind: str | None,
+    scope: str | None,
+    *,
+    system: bool,
+    all_scopes: bool,
+    older_than: float | None = None,
+) -> Which:
+    """Return the jobs that these options mean.
+
+    Raises:
+        Misuse: they are neither some ids nor a state.
+    """
+    where = many_scopes(scope, system=system, all_scopes=all_scopes)
+    if bool(given) == (state is not None):
+        raise Misuse("give the ids of jobs, or --state for all jobs in a state")
+    if given and (kind is not None or all_scopes or where is not None or older_than is not None):
+        raise Misuse("--kind, --older-than and scopes go with --state; an id needs none")
+    return Which(given, None if state is None else JobState[state.upper()], kind, where, older_than)
+
+
+def in_steps(job_ids: Sequence[UUID]) -> Iterator[list[UUID]]:
+    """Return ids, as many at once as belong in one transaction."""
+    for start in range(0, len(job_ids), _STEP):
+        yield [*job_ids[start : start + _STEP]]
+
+
+def act(steps: Iterable[list[UUID]], verb: Callable[[list[UUID]], Sequence[Exception]], done: str) -> None:
+    """Apply a verb step by step; tell who was refused at once, and at the end, however it comes, how many were not."""
+    tried = refused = 0
+    try:
+        for step in steps:
+            refusals = verb(step)
+            tried += len(step)
+            refused += len(refusals)
+            for refusal in refusals:
+                warn(str(refusal))
+    except BaseException:
+        if tried:
+            click.echo(_tally(tried, refused, done))
+        raise
+    click.echo(_tally(tried, refused, done))
+    if refused:
+        fail_quietly()
+    if not tried:
+        nothing_to_do()
+
+
+def purge_many(target: Target, which: Which, *, yes: bool) -> None:
+    """Remove jobs for good, once that is confirmed.
+
+    Raises:
+        Misuse: there is nobody to confirm it.
+        Failure: it was not confirmed.
+    """
+    with target.queue() as queue:
+        if not yes:
+            if sys.stdin is None or not sys.stdin.isatty():
+                raise Misuse(f"this would remove {which.told(queue)} for good: confirm it with --yes")
+            if not click.confirm(f"Remove {which.told(queue)} for good?", err=True):
+                raise Failure("nothing was removed")
+        act(which.steps(queue), queue.remove_many, "removed")
+
+
+def _tally(tried: int, refused: int, done: str) -> str:
+    return f"{count_of(tried - refused, 'job')} {done}" + (f", {refused} refused" if refused else "")
