@@ -16,6 +16,7 @@ import click
 from litequeue import __version__
 from litequeue.cli.commands import Root
 from litequeue.cli.copies import backup, restore
+from litequeue.cli.dead import dead
 from litequeue.cli.doctor import doctor
 from litequeue.cli.enqueue import enqueue, init
 from litequeue.cli.failures import GivenBack
@@ -42,14 +43,13 @@ LITEQUEUE_DB=app.queue litequeue stats
 @click.version_option(__version__, prog_name="litequeue")
 @click.option(
     "--db",
-    "path",
+    "paths",
     metavar="FILE",
-    envvar="LITEQUEUE_DB",
-    show_envvar=True,
-    help="The queue file; goes before the command.",
+    multiple=True,  # without click's `envvar`, which would take the one path in it apart at its spaces
+    help="The queue file; goes before the command. `stats` and `dead ls` take several.  [env var: LITEQUEUE_DB]",
 )
 @click.pass_context
-def litequeue(context: click.Context, path: str | None) -> None:
+def litequeue(context: click.Context, paths: tuple[str, ...]) -> None:
     """Work with a job queue in one SQLite file.
 
     Only `init`, `enqueue` and `restore` create the file. A duration is a number of seconds, or a
@@ -59,7 +59,8 @@ def litequeue(context: click.Context, path: str | None) -> None:
     tells, 2 for wrong usage, 3 when there was nothing to do (no line to enqueue, no job to retry or to work on, no
     upkeep due), 130 when it is interrupted; `work` has a status of its own, 4.
     """
-    context.obj = Target(path)
+    environment = os.environ.get("LITEQUEUE_DB")
+    context.obj = Target(paths or ((environment,) if environment else ()))
 
 
 COMMANDS = (
@@ -67,6 +68,7 @@ COMMANDS = (
     enqueue,
     work,
     jobs,
+    dead,
     schedule,
     outbox,
     stats,

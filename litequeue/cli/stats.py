@@ -8,7 +8,7 @@ import click
 
 from litequeue.cli.commands import Command
 from litequeue.cli.input import many_scopes, scope_options
-from litequeue.cli.jsonable import dumps, stats_form
+from litequeue.cli.jsonable import Json, dumps, stats_form
 from litequeue.cli.output import plain, scope_text, state_text, table
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
@@ -24,19 +24,32 @@ litequeue --db app.queue stats --all-scopes --json
 )
 @scope_options(many=True)
 @utc_option
-@click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="A JSON object (of several files a list); its times are µs since the epoch."
+)
 @pass_target
 def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, utc: bool, as_json: bool) -> None:
-    """Count jobs by state and kind; show the file's sizes."""
+    """Count jobs by state and kind; show the file's sizes.
+
+    When --db is given several times, before the command, each of these files has its counts.
+    """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
-    with target.queue() as queue:
-        found = queue.stats(where)
-        name = scope_text(queue.scope if where is None else where)
+    found: dict[str, tuple[Stats, str]] = {}
+    for path, queue in target.queues():
+        found[path] = queue.stats(where), scope_text(queue.scope if where is None else where)
     if as_json:
-        click.echo(dumps(stats_form(found)))
+        forms: list[Json] = []
+        for path, (one, _) in found.items():
+            named: dict[str, Json] = {"db": path} if target.is_several else {}
+            forms.append(named | stats_form(one))
+        click.echo(dumps(forms if target.is_several else forms[0]))
         return
-    for line in _lines(found, name, Times.now(utc=utc)):
-        click.echo(line)
+    times = Times.now(utc=utc)
+    for number, (path, (one, name)) in enumerate(found.items()):
+        if target.is_several:
+            click.echo(f"{plain(path)}:" if number == 0 else f"\n{plain(path)}:")
+        for line in _lines(one, name, times):
+            click.echo(line)
 
 
 def _lines(stats: Stats, scope: str, times: Times) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The file that a command works on, from `--db` or the environment.
+"""The file, or files, that a command works on, from `--db` or the environment.
 
 Owns: how it is opened, and what is said of that. Invariant: the command that needs it opens it, so that help needs
 none; a command that does not make the file says when it is not there.
@@ -22,43 +22,68 @@ from litequeue.cli.output import warn
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The queue file named on the command line."""
+    """The queue files named on the command line: one, or several for a command that looks at all of them."""
 
-    path: str | None
+    paths: tuple[str, ...]
+
+    @property
+    def is_several(self) -> bool:
+        """Whether more than one file is named."""
+        return len(self.paths) > 1
 
     def required_path(self) -> str:
-        """Return the path.
+        """Return the path of the one file.
 
         Raises:
-            Misuse: no file was named.
+            Misuse: no file was named, or several.
         """
-        if self.path is None:
-            raise Misuse("which queue file? give --db FILE before the command, or set LITEQUEUE_DB")
-        return self.path
+        first, *others = self._required()
+        if others:
+            raise Misuse("this command works on one file: only `stats` and `dead ls` take --db several times")
+        return first
 
     @contextmanager
     def queue(self, *, create: bool = False) -> Iterator[litequeue.Queue]:
-        """Open the queue for the length of a `with` block.
+        """Open the one queue for the length of a `with` block.
 
         Raises:
-            Misuse: no file was named.
+            Misuse: no file was named, or several.
             Failure: it is not there; the line says how to make it.
             LiteQueueError: it cannot be opened; see `litequeue.open`.
         """
-        path = self.required_path()
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                queue = litequeue.open(path, create=create)
-            except litequeue.CannotOpen as exc:
-                if create or os.path.lexists(path):
-                    raise
-                made_by = f"litequeue --db {shlex.quote(path)} init"
-                raise Failure(f"{exc}; make it with `{made_by}`") from exc
-        for warning in caught:
-            warn(f"warning: {warning.message}")
-        with queue:
+        with _opened(self.required_path(), create=create) as queue:
             yield queue
+
+    def queues(self) -> Iterator[tuple[str, litequeue.Queue]]:
+        """Open each of the queues, one after the other, in their order; each is closed before the next.
+
+        Raises: as `queue`.
+        """
+        for path in self._required():
+            with _opened(path, create=False) as queue:
+                yield path, queue
+
+    def _required(self) -> tuple[str, ...]:
+        if not self.paths:
+            raise Misuse("which queue file? give --db FILE before the command, or set LITEQUEUE_DB")
+        return self.paths
+
+
+@contextmanager
+def _opened(path: str, *, create: bool) -> Iterator[litequeue.Queue]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            queue = litequeue.open(path, create=create)
+        except litequeue.CannotOpen as exc:
+            if create or os.path.lexists(path):
+                raise
+            made_by = f"litequeue --db {shlex.quote(path)} init"
+            raise Failure(f"{exc}; make it with `{made_by}`") from exc
+    for warning in caught:
+        warn(f"warning: {warning.message}")
+    with queue:
+        yield queue
 
 
 pass_target = click.make_pass_decorator(Target)

@@ -26,6 +26,8 @@ READING = [
     ["jobs", "retry", "--state", "dead"],
     ["jobs", "cancel", SOME_ID],
     ["jobs", "cancel", SOME_ID[:8]],
+    ["dead", "ls"],
+    ["dead", "show", SOME_ID],
     ["jobs", "purge", "--state", "dead", "--yes"],
     ["jobs", "edit", SOME_ID, "--priority", "1"],
     ["maintain", "--once"],

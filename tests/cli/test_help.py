@@ -66,6 +66,11 @@ def test_the_commands_are_those_of_the_contract() -> None:
         [
             "",
             "backup",
+            "dead",
+            "dead ls",
+            "dead purge",
+            "dead retry",
+            "dead show",
             "doctor",
             "enqueue",
             "init",
@@ -129,7 +134,7 @@ def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypa
             queue.put_message("orders", "placed", key="7", message_id=EXAMPLE_ID)
         else:
             queue.enqueue("mail:send", job_id=EXAMPLE_ID)
-        if " retry " in example:
+        if " retry " in example or example.startswith("litequeue --db app.queue dead "):
             lease = queue.lease_next()
             assert lease is not None
             lease.fail("no", retryable=False)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from litequeue import ANY, InvalidTransition, JobNotFound, JobState, Outbox
+from litequeue import InvalidTransition, JobNotFound, JobState, Outbox
 from litequeue.sqlite.examining import problems
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def test_a_dead_message_is_its_outbox_s_to_discard(queue: Queue, dead_message: U
 @pytest.fixture
 def dead_message(queue: Queue) -> UUID:
     """Give a message of the outbox "orders" that could not be delivered."""
+    outbox = Outbox(queue, "orders")
     with queue.transaction() as tx:
-        message_id = Outbox(queue, "orders").put(tx, "placed", key="7")
-    lease = queue.lease_next(scope=ANY)
-    assert lease is not None
+        message_id = outbox.put(tx, "placed", key="7")
+    (lease,) = queue.lease_many(1, [outbox.kind], scope=outbox._scope)
     lease.fail("no", retryable=False)
     return message_id
 

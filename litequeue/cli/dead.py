@@ -1,0 +1,240 @@
+"""`dead`: dead letters and what they died of.
+
+Owns: their grouping by error. Invariant: however many there are, what is held of them is a page and a line an error.
+Leaves out: everything that `jobs` does to jobs in other states, by the same work (`acting`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from litequeue import Job, JobState, Queue
+from litequeue.cli.acting import Which, act, older_than_option, purge_many, which_jobs, yes_option
+from litequeue.cli.commands import Group
+from litequeue.cli.failures import Failure, Misuse
+from litequeue.cli.ids import GivenId, given_id, whole_id
+from litequeue.cli.input import kind_option, many_scopes, scope_options
+from litequeue.cli.jsonable import Json, dependencies_form, dumps, job_form
+from litequeue.cli.listing import job_lines, listing_lines
+from litequeue.cli.output import one_line, plain, table, warn
+from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
+from litequeue.model import Scope, SpecialScope
+
+_PAGE = 1000
+_ERROR_CHARS = 200
+"""Of the first line of an error, as a person reads it; they are told apart by the whole line."""
+_OF_KIND = "Only this kind, or every kind that begins so ('area:')."
+
+
+@dataclass(slots=True)
+class _Cause:
+    """The jobs of a kind that have died of one error."""
+
+    kind: str
+    error: str
+    jobs: int
+    last: Job
+
+
+@click.group(cls=Group, epilog="litequeue --db app.queue dead ls --by-error")
+def dead() -> None:
+    """Look after dead letters: jobs that will not be tried again."""
+
+
+@dead.command(
+    "ls",
+    epilog="""
+litequeue --db app.queue dead ls --by-error
+litequeue --db app.queue dead ls --kind ingest: --all-scopes --json
+""",
+)
+@kind_option(_OF_KIND)
+@scope_options(many=True)
+@click.option("--by-error", is_flag=True, help="A line for each kind and error, with how many have died of it.")
+@click.option("--limit", metavar="N", type=int, default=100, show_default=True, help="At most so many; 1 to 10,000.")
+@utc_option
+@click.option("--json", "as_json", is_flag=True, help="A JSON list: jobs as `jobs show --json` has them, or causes.")
+@pass_target
+def list_dead(
+    target: Target,
+    *,
+    kind: str | None,
+    scope: str | None,
+    system: bool,
+    all_scopes: bool,
+    by_error: bool,
+    limit: int,
+    utc: bool,
+    as_json: bool,
+) -> None:
+    """List dead letters, or with --by-error what they have died of.
+
+    Errors are the same when their first lines are; to count them every dead letter is read, and --limit counts lines.
+    When --db is given several times, before the command, all these files are listed, up to --limit of each.
+    """
+    where = many_scopes(scope, system=system, all_scopes=all_scopes)
+    times = Times.now(utc=utc)
+    pages: dict[str, list[Job]] = {}
+    causes: dict[str, list[_Cause]] = {}
+    for path, queue in target.queues():
+        pages[path] = queue.list(JobState.DEAD, kind, where, limit)
+        causes[path] = _causes(queue, kind, where)[:limit] if by_error and pages[path] else []
+    if as_json:
+        forms = {path: [_form(one) for one in found] for path, found in causes.items()}
+        if not by_error:
+            forms = {path: [job_form(job) for job in page] for path, page in pages.items()}
+        named = {path: {"db": path} if target.is_several else {} for path in forms}
+        click.echo(dumps([named[path] | form for path, found in forms.items() for form in found]))
+        return
+    for path, page in pages.items():
+        if target.is_several:
+            click.echo(f"{plain(path)}: {'nothing is dead' if not page else ''}".removesuffix(" "))
+        lines = _cause_lines(causes[path], times) if by_error else listing_lines(page, times, with_scope=all_scopes)
+        for line in lines:
+            click.echo(line)
+    if any(len(found) == limit for found in (causes if by_error else pages).values()):
+        warn("there may be more: raise --limit, or look at the errors with --by-error")
+
+
+@dead.command(
+    epilog="litequeue --db app.queue dead show 0190a0c5-7b5e-7000-8000-000000000001",
+)
+@click.argument("given", metavar="ID", type=given_id)
+@utc_option
+@click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
+@pass_target
+def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
+    """Show one dead letter as `jobs show` does: its error is under `last_error`, what led to it in its event log.
+
+    A job that is not dead is an error, with status 1.
+    """
+    with target.queue() as queue:
+        job = queue.get(whole_id(queue, given))
+        dependencies = queue.dependencies(job.job_id)
+    if job.state is not JobState.DEAD:
+        raise Failure(f"job {job.job_id} is not dead: it is {job.state}")
+    if as_json:
+        chain = {"dependencies": dependencies_form(dependencies)} if dependencies.is_any else {}
+        click.echo(dumps(job_form(job) | chain))
+        return
+    for line in job_lines(job, dependencies, Times.now(utc=utc)):
+        click.echo(line)
+
+
+@dead.command(
+    epilog="""
+litequeue --db app.queue dead retry 0190a0c5-7b5e-7000-8000-000000000001
+litequeue --db app.queue dead retry --all --kind mail:
+""",
+)
+@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
+@click.option("--all", "everything", is_flag=True, help="Every dead letter, instead of ids.")
+@kind_option(f"With --all: {_OF_KIND[0].lower()}{_OF_KIND[1:]}")
+@scope_options(many=True)
+@pass_target
+def retry(
+    target: Target,
+    *,
+    given: tuple[GivenId, ...],
+    everything: bool,
+    kind: str | None,
+    scope: str | None,
+    system: bool,
+    all_scopes: bool,
+) -> None:
+    """Run dead letters again, with their attempts back at 0.
+
+    Works in steps of a hundred jobs. A job that is refused gets a line on standard error, and the status is then 1.
+    """
+    which = _which(given, kind, scope, everything=everything, system=system, all_scopes=all_scopes)
+    with target.queue() as queue:
+        act(which.steps(queue), queue.retry_many, "retried")
+
+
+@dead.command(
+    epilog="litequeue --db app.queue dead purge --all --kind mail: --older-than 30d --yes",
+)
+@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
+@click.option("--all", "everything", is_flag=True, help="Every dead letter, instead of ids.")
+@kind_option(f"With --all: {_OF_KIND[0].lower()}{_OF_KIND[1:]}")
+@scope_options(many=True)
+@older_than_option
+@yes_option
+@pass_target
+def purge(
+    target: Target,
+    *,
+    given: tuple[GivenId, ...],
+    everything: bool,
+    kind: str | None,
+    scope: str | None,
+    system: bool,
+    all_scopes: bool,
+    older_than: float | None,
+    yes: bool,
+) -> None:
+    """Remove dead letters for good.
+
+    Works in steps of a hundred jobs. A job that is refused gets a line on standard error, and the status is then 1.
+    """
+    which = _which(
+        given, kind, scope, everything=everything, system=system, all_scopes=all_scopes, older_than=older_than
+    )
+    purge_many(target, which, yes=yes)
+
+
+def _which(
+    given: tuple[GivenId, ...],
+    kind: str | None,
+    scope: str | None,
+    *,
+    everything: bool,
+    system: bool,
+    all_scopes: bool,
+    older_than: float | None = None,
+) -> Which:
+    if bool(given) == everything:
+        raise Misuse("give the ids of dead letters, or --all")
+    state = "dead" if everything else None
+    return which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
+
+
+def _causes(queue: Queue, kind: str | None, scope: Scope | SpecialScope | None) -> list[_Cause]:
+    """Return what dead letters have died of, the most frequent first."""
+    found: dict[tuple[str, str], _Cause] = {}
+    after: Job | None = None
+    while page := queue.list(JobState.DEAD, kind, scope, _PAGE, after):
+        after = page[-1]
+        for job in page:
+            error = (job.last_error or "").strip().partition("\n")[0]
+            cause = found.setdefault((job.kind, error), _Cause(job.kind, error, 0, job))
+            cause.jobs += 1
+            if (job.finished_at or 0) > (cause.last.finished_at or 0):
+                cause.last = job
+    return sorted(found.values(), key=lambda cause: (-cause.jobs, cause.kind, cause.error))
+
+
+def _cause_lines(causes: Sequence[_Cause], times: Times) -> Iterator[str]:
+    if not causes:
+        return
+    rows = [["JOBS", "KIND", "LAST", "LAST JOB", "ERROR"]]
+    for cause in causes:
+        error = one_line(cause.error)
+        shown = error if len(error) <= _ERROR_CHARS else f"{error[: _ERROR_CHARS - 1]}…"
+        last = times.distance(cause.last.finished_at)
+        rows.append([str(cause.jobs), plain(cause.kind), last, str(cause.last.job_id), shown])
+    yield from table(rows)
+
+
+def _form(cause: _Cause) -> dict[str, Json]:
+    return {
+        "kind": cause.kind,
+        "error": cause.error,
+        "jobs": cause.jobs,
+        "last_finished_at": cause.last.finished_at,
+        "last_job_id": str(cause.last.job_id),
+    }
