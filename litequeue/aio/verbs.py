@@ -235,6 +235,8 @@ class AsyncVerbs(Shell[V_co]):
     find = verb(Verbs.find, "read")
     dependencies = verb(Verbs.dependencies, "read")
     list = verb(Verbs.list, "read")
+    scopes = verb(Verbs.scopes, "read")
+    held_back = verb(Verbs.held_back, "read")
     stats = verb(Verbs.stats, "read")
     settings = verb(Verbs.settings, "read")
     kind_settings = verb(Verbs.kind_settings, "read")

@@ -23,6 +23,7 @@ from litequeue.cli.failures import GivenBack
 from litequeue.cli.jobs import jobs
 from litequeue.cli.maintain import maintain
 from litequeue.cli.outbox import outbox
+from litequeue.cli.overview import kinds, scopes
 from litequeue.cli.pauses import pause, pauses, resume
 from litequeue.cli.schedule import schedule
 from litequeue.cli.settings import settings
@@ -72,6 +73,8 @@ COMMANDS = (
     schedule,
     outbox,
     stats,
+    scopes,
+    kinds,
     maintain,
     settings,
     weight,

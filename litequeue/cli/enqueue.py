@@ -21,6 +21,7 @@ from litequeue.cli.input import (
     arriving_lines,
     duration_option,
     moment_option,
+    new_kind,
     one_scope,
     payload,
     read_json_bytes,
@@ -56,7 +57,7 @@ litequeue --db app.queue enqueue publish --after 0190a0c5-7b5e-7000-8000-0000000
 seq 1000 | litequeue --db app.queue enqueue embed --lines
 """,
 )
-@click.argument("kind")
+@click.argument("kind", type=new_kind)
 @click.argument("payload_json", metavar="[PAYLOAD]", required=False)
 @click.option("--lines", is_flag=True, help="One job a line of standard input; each line is a JSON payload.")
 @scope_options(many=False)

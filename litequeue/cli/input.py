@@ -68,9 +68,25 @@ def moment_option(text: str) -> datetime:
         raise click.BadParameter(f"{text!r} is not an ISO 8601 time, such as 2031-05-04T08:00:00+02:00") from None
 
 
+def kind_text(text: str) -> str:
+    """Read a kind, or a filter of kinds; one that ends in a star was meant for a pattern, and would take nothing."""
+    if text.endswith("*"):
+        prefix = text.rstrip("*").rstrip(":")
+        meant = f"{prefix}: is every kind that begins so" if prefix else "without it every kind is meant"
+        raise click.BadParameter(f"{text!r} is no pattern that is known here: {meant}")
+    return text
+
+
+def new_kind(text: str) -> str:
+    """Read the kind of a new job; one that ends in a star looks like a pattern, which no job has for its kind."""
+    if text.endswith("*"):
+        raise click.BadParameter(f"{text!r} looks like a pattern; a job has one kind, such as mail:send")
+    return text
+
+
 def kind_option(help_text: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Add `--kind`."""
-    return click.option("--kind", metavar="KIND", help=help_text)
+    return click.option("--kind", metavar="KIND", type=kind_text, help=help_text)
 
 
 def scope_options(*, many: bool, default: str = "default") -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -16,7 +16,7 @@ from litequeue.cli.acting import act, in_steps, older_than_option, purge_many, w
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
-from litequeue.cli.input import duration_option, many_scopes, moment_option, scope_options
+from litequeue.cli.input import duration_option, kind_option, many_scopes, moment_option, scope_options
 from litequeue.cli.jsonable import dependencies_form, dumps, job_form
 from litequeue.cli.listing import job_lines, listing_lines
 from litequeue.cli.output import warn
@@ -44,7 +44,7 @@ litequeue --db app.queue jobs ls --all-scopes --json
 """,
 )
 @click.option("--state", type=click.Choice([state.name.lower() for state in JobState]), help="Only jobs in this state.")
-@click.option("--kind", metavar="KIND", help="Only this kind, or with a ':' at its end every kind that begins so.")
+@kind_option("Only this kind, or with a ':' at its end every kind that begins so.")
 @scope_options(many=True)
 @click.option("--limit", metavar="N", type=int, default=100, show_default=True, help="At most so many; 1 to 10,000.")
 @click.option("--after", metavar="ID", type=given_id, help="Go on after this job: the last one of the page before.")
@@ -89,18 +89,19 @@ def list_jobs(
 @click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
 @pass_target
 def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
-    """Show one job: every field, and its whole event log.
+    """Show one job: every field, what holds it back, and its whole event log.
 
     ID may be the beginning of an id that no other job has.
     """
     with target.queue() as queue:
         job = queue.get(whole_id(queue, given))
         dependencies = queue.dependencies(job.job_id)
+        reasons = queue.held_back(job.job_id)
     if as_json:
         chain = {"dependencies": dependencies_form(dependencies)} if dependencies.is_any else {}
         click.echo(dumps(job_form(job) | chain))
         return
-    for line in job_lines(job, dependencies, Times.now(utc=utc)):
+    for line in job_lines(job, dependencies, Times.now(utc=utc), reasons):
         click.echo(line)
 
 
@@ -116,7 +117,7 @@ litequeue --db app.queue jobs retry --state dead --kind mail:
     type=click.Choice([state.name.lower() for state in JobState if rules.may_act(Verb.RETRY, state)]),
     help="Every job in this state, instead of ids.",
 )
-@click.option("--kind", metavar="KIND", help="With --state: only this kind, or every kind that begins so ('area:').")
+@kind_option("With --state: only this kind, or every kind that begins so ('area:').")
 @scope_options(many=True)
 @pass_target
 def retry(
@@ -197,7 +198,7 @@ litequeue --db app.queue jobs purge --state dead --kind mail: --yes
     type=click.Choice([state.name.lower() for state in JobState if rules.may_act(Verb.REMOVE, state)]),
     help="Every job in this state, instead of ids.",
 )
-@click.option("--kind", metavar="KIND", help="With --state: only this kind, or every kind that begins so ('area:').")
+@kind_option("With --state: only this kind, or every kind that begins so ('area:').")
 @scope_options(many=True)
 @older_than_option
 @yes_option

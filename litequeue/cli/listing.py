@@ -36,8 +36,8 @@ def listing_lines(jobs: Sequence[Job], times: Times, *, with_scope: bool) -> Ite
     yield from table(rows)
 
 
-def job_lines(job: Job, dependencies: Dependencies, times: Times) -> Iterator[str]:
-    """Return every field, what the job waits for and what waits for it, then the event log."""
+def job_lines(job: Job, dependencies: Dependencies, times: Times, held_back: Sequence[str] = ()) -> Iterator[str]:
+    """Return every field, what the job waits for, what holds it back, what waits for it, then the event log."""
     for name, value in job_form(job).items():
         if name != "events":
             text = _field_text(job, name, value, times)
@@ -45,6 +45,8 @@ def job_lines(job: Job, dependencies: Dependencies, times: Times) -> Iterator[st
             yield f"{name:<{_LABEL_CHARS}}{shown}"
     for name, text in _chain(dependencies):
         yield f"{name:<{_LABEL_CHARS}}{block(text, _LABEL_CHARS)}"
+    for reason in held_back:
+        yield f"{'held back':<{_LABEL_CHARS}}{plain(reason)}"
     yield "events"
     try:
         events = job.events

@@ -16,7 +16,7 @@ import click
 
 from litequeue import Schedule, arguments, boundaries, run_schedules, schedules
 from litequeue.cli.commands import Group
-from litequeue.cli.input import duration_option, one_scope, payload, scope_options
+from litequeue.cli.input import duration_option, new_kind, one_scope, payload, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable, readable
 from litequeue.cli.output import NOTHING, plain, table, warn
 from litequeue.cli.running import signals
@@ -44,7 +44,7 @@ litequeue --db app.queue schedule add report '30 2 * * mon' report:week --timezo
 )
 @click.argument("name")
 @click.argument("spec")
-@click.argument("kind")
+@click.argument("kind", type=new_kind)
 @click.argument("payload_json", metavar="[PAYLOAD]", required=False)
 @click.option("--timezone", metavar="ZONE", default="UTC", show_default=True, help="Of cron fields: an IANA name.")
 @click.option(

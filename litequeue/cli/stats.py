@@ -12,7 +12,7 @@ from litequeue.cli.jsonable import Json, dumps, stats_form
 from litequeue.cli.output import plain, scope_text, state_text, table
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
-from litequeue.model import Stats
+from litequeue.model import ANY, Stats
 
 
 @click.command(
@@ -35,8 +35,12 @@ def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     found: dict[str, tuple[Stats, str]] = {}
+    others: set[str] = set()
     for path, queue in target.queues():
-        found[path] = queue.stats(where), scope_text(queue.scope if where is None else where)
+        place = queue.scope if where is None else where
+        found[path] = queue.stats(where), scope_text(place)
+        if place is not ANY and any(scope != place for scope in queue.scopes()):
+            others.add(path)
     if as_json:
         forms: list[Json] = []
         for path, (one, _) in found.items():
@@ -50,6 +54,8 @@ def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
             click.echo(f"{plain(path)}:" if number == 0 else f"\n{plain(path)}:")
         for line in _lines(one, name, times):
             click.echo(line)
+        if path in others:
+            click.echo("\nThere are jobs in other scopes: `scopes` lists them, --all-scopes counts them here.")
 
 
 def _lines(stats: Stats, scope: str, times: Times) -> Iterator[str]:

@@ -8,9 +8,10 @@ write transaction the same questions tell whether a lease call would find someth
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from litequeue import limits
-from litequeue.limits import Bucket, Flow, Pool
+from litequeue.limits import ALL_SCOPES, Bucket, Flow, Pool
 from litequeue.sqlite import slots
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.reader import Reader
@@ -40,6 +41,22 @@ class Admission:
         if settings.pauses.holds(kind, scope):
             return False
         return all(self._places(pool) for pool in settings.limits.pools(kind, scope)) and self._flows(kind)
+
+    def objections(self, kind: str, scope: str) -> Iterator[str]:
+        """Say, in a line each, what keeps one more job of this kind from being leased in this scope."""
+        settings = self._reader.settings
+        if settings.pauses.holds(kind, scope):
+            yield "paused"
+        for pool in settings.limits.pools(kind, scope):
+            if not self._places(pool):
+                within = "" if pool.scope == ALL_SCOPES else " in its scope"
+                yield f"concurrency {pool.most} of {pool.kind or 'all kinds'}{within} is reached"
+        flow = settings.limits.flow(kind)
+        if flow is not None and not self._flows(kind):
+            pause_s = limits.token_in_us(flow.rate, self._buckets[flow]) / 1_000_000
+            period_s = flow.rate.period_us / 1_000_000
+            name = flow.kind or "all kinds"
+            yield f"rate {flow.rate.size}/{period_s:g}s of {name} is used up, the next may go in {pause_s:.3g} s"
 
     def take(self, kind: str, scope: str) -> None:
         """Take the place of one more job, which `allows` has found."""

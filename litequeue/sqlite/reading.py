@@ -14,15 +14,15 @@ from typing import NamedTuple
 from uuid import UUID
 
 from litequeue import codec
-from litequeue.arguments import ID_DIGITS
+from litequeue.arguments import ID_DIGITS, RESERVED_PREFIX, OwnScope
 from litequeue.errors import JobNotFound, StorageCorrupt
 from litequeue.limits import ALL_KINDS
-from litequeue.model import Job, JobState, Stats, public_scope
+from litequeue.model import Job, JobState, Scope, Stats, public_scope
 from litequeue.sqlite import chaining, upkeep
 from litequeue.sqlite.admission import Admission
 from litequeue.sqlite.leasing import prefix_end, ready_kinds
 from litequeue.sqlite.reader import Reader
-from litequeue.sqlite.rows import Values
+from litequeue.sqlite.rows import Row, Values
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.turns import ready_scopes
 
@@ -102,6 +102,27 @@ def jobs(reader: Reader, page: Page) -> list[Job]:
         if len(found) == page.limit:
             break
     return found
+
+
+def scopes(reader: Reader) -> list[Scope]:
+    """Return the scopes that have jobs, in their order; a name of the queue's own can be given back to it."""
+    names = upkeep.scopes(reader)
+    return [OwnScope(name) if name.startswith(RESERVED_PREFIX) else public_scope(name) for name in names]
+
+
+def held_back(reader: Reader, job_id: UUID) -> list[str]:
+    """Say what keeps a ready job from being leased now; nothing when nothing does, or it is not ready.
+
+    Raises:
+        JobNotFound: there is none.
+    """
+    found = reader.one(SQL.row_by_id, job_id.bytes)
+    if found is None:
+        raise JobNotFound(job_id)
+    row = Row(*found)
+    if row.state != JobState.PENDING or not reader.settings.is_restricted:
+        return []
+    return list(Admission(reader).objections(row.kind, row.scope))
 
 
 def stats(reader: Reader, scope: str | None) -> Stats:

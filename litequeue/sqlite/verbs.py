@@ -46,6 +46,8 @@ Conflicts = list[LeaseConflict]
 Refusals = list[Refusal]
 Jobs = list[Job]
 JobIds = list[UUID]
+Scopes = list[Scope]
+Lines = list[str]
 Results = list[Enqueued]
 Leases = list[Lease]
 JobId = UUID | str
@@ -480,6 +482,22 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
             None if after is None else _place(after),
         )
         return self._look(lambda reader: reading.jobs(reader, page))
+
+    def scopes(self) -> Scopes:
+        """Return the scopes that have jobs, in their order, `SYSTEM` first; a seek for each (V13)."""
+        return self._look(reading.scopes)
+
+    def held_back(self, job_id: JobId) -> Lines:
+        """Say what keeps a ready job from being leased now, a line for each pause and limit (V13, V15).
+
+        Empty when nothing does but its place in the line, and for a job that is not pending. It is for people to read:
+        the words may change.
+
+        Raises:
+            JobNotFound: there is no such job, or its retention is over.
+        """
+        given = arguments.job_id("job_id", job_id)
+        return self._look(lambda reader: reading.held_back(reader, given))
 
     def stats(self, scope: ManyScopes = None) -> Stats:
         """Count the jobs of a scope (the handle's by default, `ANY` for all); reads every job's key once (V13)."""

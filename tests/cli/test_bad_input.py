@@ -27,6 +27,8 @@ READING = [
     ["jobs", "cancel", SOME_ID],
     ["jobs", "cancel", SOME_ID[:8]],
     ["dead", "ls"],
+    ["scopes"],
+    ["kinds"],
     ["dead", "show", SOME_ID],
     ["jobs", "purge", "--state", "dead", "--yes"],
     ["jobs", "edit", SOME_ID, "--priority", "1"],

@@ -162,6 +162,8 @@ VERBS: dict[str, Callable[[Queue, Lease], object]] = {
     "get": lambda queue, lease: queue.get(lease.job_id),
     "find": lambda queue, lease: queue.find(str(lease.job_id)),
     "list": lambda queue, _: queue.list(),
+    "scopes": lambda queue, _: queue.scopes(),
+    "held_back": lambda queue, lease: queue.held_back(lease.job_id),
     "stats": lambda queue, _: queue.stats(),
     "settings": lambda queue, _: queue.settings(),
     "set": lambda queue, _: queue.set("lease_ttl", 9),

@@ -124,6 +124,8 @@ VERBS: dict[str, dict[str, object]] = {
     "find": {"beginning": NEEDED, "limit": 10},
     "dependencies": {"job_id": NEEDED},
     "list": {"state": None, "kind": None, "scope": None, "limit": 100, "after": None},
+    "scopes": {},
+    "held_back": {"job_id": NEEDED},
     "stats": {"scope": None},
     "settings": {"kind": None},
     "set": {"name": NEEDED, "value": NEEDED, "kind": None, "scope": None},
