@@ -10,7 +10,12 @@ from __future__ import annotations
 import sys
 import time
 from functools import cache
-from typing import Protocol
+from typing import Protocol, cast
+
+from litequeue.errors import UsageError
+
+_WANTED = "an object whose methods wall_us and monotonic_us return whole µs and boot_id text, or None for the system's"
+_RAISED = "litequeue: the clock that was given has raised this"
 
 
 class Clock(Protocol):
@@ -43,6 +48,56 @@ class SystemClock:
     def boot_id(self) -> str:
         """Return the identity that the kernel gave this boot."""
         return _boot_id()
+
+
+def checked(value: object) -> Clock:
+    """Accept a clock, or `None` for the system's, without asking it anything.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if value is None:
+        return SystemClock()
+    methods = (getattr(value, name, None) for name in ("wall_us", "monotonic_us", "boot_id"))
+    if isinstance(value, type) or not all(map(callable, methods)):
+        raise UsageError.of("clock", value, _WANTED)
+    return cast("Clock", value)
+
+
+def tried(value: object) -> Clock:
+    """Accept a clock that answers, or `None`; what it raises is its owner's to see.
+
+    Raises:
+        UsageError: it is none, or does not say times.
+    """
+    clock = checked(value)
+    now(clock)
+    boot_id: object = clock.boot_id()
+    if not isinstance(boot_id, str):
+        raise UsageError.of("clock", value, _WANTED, f"it says {boot_id!r}")
+    return clock
+
+
+def now(clock: Clock) -> tuple[int, int]:
+    """Return the wall clock and the monotonic clock; what a clock raises has a note of that, and is no sign of damage.
+
+    Raises:
+        UsageError: they are no times.
+    """
+    try:
+        answers: tuple[object, object] = clock.wall_us(), clock.monotonic_us()
+    except Exception as exc:
+        exc.add_note(_RAISED)
+        raise
+    wall_us, monotonic_us = answers
+    if isinstance(wall_us, int) and isinstance(monotonic_us, int):
+        return wall_us, monotonic_us
+    raise UsageError.of("clock", clock, _WANTED, f"it says {answers!r}")
+
+
+def has_raised(exc: BaseException) -> bool:
+    """Tell whether an exception is a clock's own."""
+    return _RAISED in getattr(exc, "__notes__", ())
 
 
 @cache

@@ -10,7 +10,8 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from litequeue.clock import Clock, SystemClock
+from litequeue import clock as clocks
+from litequeue.clock import Clock
 from litequeue.diagnosis import Diagnosis, Finding
 from litequeue.errors import StorageCorrupt
 from litequeue.queue import Queue
@@ -36,7 +37,7 @@ def doctor(
         QueueBusy: a lock was not had within ten seconds; with `fix`, the file is of an earlier version and in use.
     """
     real_path = opening.real_path(path)
-    the_clock = clock or SystemClock()
+    the_clock = clocks.tried(clock)
     findings = _examined(real_path, the_clock, progress)
     mended: list[str] = []
     if fix and _may_mend(findings, "file.earlier"):

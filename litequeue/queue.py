@@ -21,7 +21,8 @@ from typing import Self, TypeVar
 from uuid import UUID
 
 from litequeue import arguments
-from litequeue.clock import Clock, SystemClock
+from litequeue import clock as clocks
+from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Duration, Lease
 from litequeue.model import Job, Scope, storable_scope
@@ -86,8 +87,9 @@ def open(
     text = os.fspath(given) if isinstance(given, os.PathLike) else given
     if not isinstance(text, str) or text in ("", ":memory:"):
         raise UsageError.of("path", path, "the path of a file (a queue cannot live in memory)")
+    the_clock = clocks.tried(clock)
     place = opening.resolve(text, create=create, mode=mode, allow_network=allow_network)
-    return Queue(Store(place, durability, timeout_s, clock or SystemClock()), scope)
+    return Queue(Store(place, durability, timeout_s, the_clock), scope)
 
 
 @dataclass(frozen=True, slots=True)

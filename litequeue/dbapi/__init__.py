@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
-from litequeue.clock import Clock, SystemClock
+from litequeue import clock as clocks
+from litequeue.clock import Clock
 from litequeue.dbapi import creating, writing
 from litequeue.dbapi.bells import ring
 from litequeue.lease import Duration
@@ -62,6 +63,7 @@ def enqueue(
         NotAQueue: the file has no tables of a queue; `create_tables` makes them.
         SchemaMismatch: another version of the queue's tables, or changed ones.
     """
+    the_clock = clocks.checked(clock)
     checked = placed(
         kind,
         scope,
@@ -77,7 +79,7 @@ def enqueue(
         on_parent_failure,
     )
     encoded = [enqueueing.encode_one(checked, payload, storable_scope(scope))]
-    return writing.write(connection, lambda c: enqueueing.enqueue(c, encoded), clock or SystemClock())[0]
+    return writing.write(connection, lambda c: enqueueing.enqueue(c, encoded), the_clock)[0]
 
 
 def enqueue_many(
@@ -89,10 +91,11 @@ def enqueue_many(
 
     Raises: as `enqueue`; then none of the jobs is stored.
     """
+    the_clock = clocks.checked(clock)
     encoded = enqueueing.encode(jobs, storable_scope(scope))
     if not encoded:
         return []
-    return writing.write(connection, lambda c: enqueueing.enqueue(c, encoded), clock or SystemClock())
+    return writing.write(connection, lambda c: enqueueing.enqueue(c, encoded), the_clock)
 
 
 def create_tables(connection: object) -> bool:

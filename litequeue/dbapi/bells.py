@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from collections.abc import Callable
 from typing import cast
 
 from litequeue.dbapi import callers
@@ -37,10 +38,17 @@ def ring(target: object) -> None:
         return
     info = getattr(target, "info", None) if hasattr(target, "get_bind") else None
     if isinstance(info, dict):
+        if _is_nested(target):  # a savepoint was released, which SQLAlchemy calls a commit, too
+            return
         for path in cast("dict[object, set[str]]", info).pop(callers.RINGS, set()):
             ring_for(path)
         return
     ring_for(place_of(callers.of(target).connection))
+
+
+def _is_nested(session: object) -> bool:
+    in_nested = cast("Callable[[], bool] | None", getattr(session, "in_nested_transaction", None))
+    return in_nested is not None and in_nested()
 
 
 def ring_for(path: str) -> None:

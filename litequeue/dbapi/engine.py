@@ -153,8 +153,11 @@ class Connection:
         return self.cursor.rowcount
 
     def rollback(self) -> None:
-        """Undo the caller's transaction."""
-        self.given.rollback()
+        """Undo the transaction; where a connection has `autocommit=True`, its own `rollback` does nothing."""
+        if getattr(self.given, "autocommit", None) is True:
+            self.cursor.execute("ROLLBACK")
+        else:
+            self.given.rollback()
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from litequeue import clock as clocks
 from litequeue.clock import Clock
 from litequeue.dbapi import bells, callers, failures, places
 from litequeue.dbapi.engine import Connection, Given, borrowed
@@ -168,11 +169,12 @@ def _context(connection: Connection, path: str, clock: Clock) -> Context:
     ((_, lease_offset),) = reader.all(SQL.host)
     ((synchronous,),) = reader.all("PRAGMA main.synchronous")
     room = Room(os.path.dirname(path), partial(_owed_bytes, connection, path))
+    wall_us, monotonic_us = clocks.now(clock)
     return Context(
         engine,
         cursor,
-        clock.wall_us(),
-        clock.monotonic_us() + lease_offset,
+        wall_us,
+        monotonic_us + lease_offset,
         settings,
         0,
         None,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import apsw
 
+from litequeue import clock as clocks
 from litequeue.clock import Clock
 from litequeue.settings import Settings
 from litequeue.sqlite import settings_table
@@ -32,7 +33,8 @@ class Agreement:
         Until its first statement such a transaction has no snapshot, and SQLite's data version says nothing.
         """
         self.look_up(connection, cursor)
-        return Reader(connection, clock.wall_us(), clock.monotonic_us() + self.lease_offset, self.settings, cursor)
+        wall_us, monotonic_us = clocks.now(clock)
+        return Reader(connection, wall_us, monotonic_us + self.lease_offset, self.settings, cursor)
 
     def refresh(self, connection: apsw.Connection, cursor: apsw.Cursor) -> None:
         """Read what others have changed, in a transaction that holds the write lock."""

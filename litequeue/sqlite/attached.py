@@ -16,7 +16,8 @@ from typing import Self, TypeVar
 
 import apsw
 
-from litequeue.clock import Clock, SystemClock
+from litequeue import clock as clocks
+from litequeue.clock import Clock
 from litequeue.errors import QueueClosed, UsageError
 from litequeue.lease import Lease
 from litequeue.model import Scope, storable_scope
@@ -68,16 +69,16 @@ def attach(
         QueueBusy: the tables are to be made, and the write lock was not had, for as long as the connection waits.
     """
     storable_scope(scope)
+    the_clock = clocks.tried(clock)
     host = host_of(connection, allow_network=allow_network)
-    clock = clock or SystemClock()
     try:
-        host.enter(clock)
+        host.enter(the_clock)
     except Exception as exc:
         known = host.meaning(exc)
         if known is not exc:
             raise known from exc
         raise
-    return Attached(host, scope, clock)
+    return Attached(host, scope, the_clock)
 
 
 class Attached(Within):
@@ -209,11 +210,12 @@ class Attached(Within):
         joined = self._joined
         if joined is None:
             self._room.begin()
+            wall_us, monotonic_us = clocks.now(self._clock)
             joined = self._joined = Joined(
                 connection,
                 cursor,
-                self._clock.wall_us(),
-                self._clock.monotonic_us() + self._agreement.lease_offset,
+                wall_us,
+                monotonic_us + self._agreement.lease_offset,
                 self._agreement.settings,
                 0,
                 None,

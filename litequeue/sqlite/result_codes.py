@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from litequeue import clock
 from litequeue.errors import (
     CannotOpen,
     LiteQueueError,
@@ -84,7 +85,7 @@ def meaning(exc: BaseException, code: int | None, path: str, undone: str = ROLLE
     `code` is its extended code when it is SQLite's. What these never raise, unless the file holds what no queue wrote,
     is damage.
     """
-    if isinstance(exc, LiteQueueError):
+    if isinstance(exc, LiteQueueError) or clock.has_raised(exc):
         return exc
     if code is None:
         return damaged(path, exc) if isinstance(exc, _SIGNS_OF_DAMAGE) else exc

@@ -17,6 +17,7 @@ from typing import Literal, TypeVar, cast
 
 import apsw
 
+from litequeue import clock as clocks
 from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, OutcomeUnknown, QueueBusy, StorageLost, UsageError
 from litequeue.sqlite import sharing, snapshot, tail
@@ -177,11 +178,12 @@ class Store:
                 raise known from exc
             raise
         self._room.begin()
+        wall_us, monotonic_us = clocks.now(self.clock)
         context = self._context = Context(
             connection,
             cursor,
-            self.clock.wall_us(),
-            self.clock.monotonic_us() + agreement.lease_offset,
+            wall_us,
+            monotonic_us + agreement.lease_offset,
             agreement.settings,
             self._epoch,
             self.holdings.holder_id,

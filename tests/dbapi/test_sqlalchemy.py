@@ -196,6 +196,26 @@ def test_one_line_rings_after_each_commit_with_jobs(engine: Engine, path: str, r
     assert heard_before == [0, 0, 1]
 
 
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_released_savepoint_rings_for_nobody(engine: Engine, path: str, rings: list[str], *, is_inside: bool) -> None:
+    """SQLAlchemy calls it a commit; only the outermost is one, and that one rings (DESIGN §4)."""
+    factory = sessionmaker(engine)
+    event.listen(factory, "after_commit", dbapi.ring)
+    with factory.begin() as session:
+        session.add(Order(id=1))
+        session.flush()
+        if not is_inside:
+            dbapi.enqueue(session, "work")
+        with session.begin_nested():
+            with session.begin_nested():
+                session.add(Order(id=2))
+            if is_inside:
+                dbapi.enqueue(session, "work")
+        assert rings == []
+    assert rings == [path]
+    assert committed(path) == (["work"], [1, 2])
+
+
 def test_a_lock_that_another_has_is_queue_busy(path: str) -> None:
     """And the session goes on after its rollback (§6)."""
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 0})

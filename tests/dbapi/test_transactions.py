@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from litequeue import QueueBusy, QueueFull, UsageError, dbapi
+from litequeue import QueueBusy, QueueFull, SchemaMismatch, UsageError, dbapi
 
 if TYPE_CHECKING:
+    from litequeue.sqlite.context import Context
     from litequeue.testing import FakeClock
     from tests.dbapi.conftest import Connect
 
@@ -165,3 +167,47 @@ def test_a_transaction_that_sqlite_gives_up_is_told_as_lost(connect: Connect) ->
         dbapi.enqueue(connection, "work", bytes(500_000))
     assert not connection.in_transaction
     assert connection.execute("SELECT id FROM orders").fetchall() == []
+
+
+ALONE = [
+    pytest.param({}, id="as it comes"),
+    pytest.param({"isolation_level": None}, id="by hand"),
+    pytest.param({"autocommit": True}, id="autocommit on", marks=has_autocommit),
+]
+
+
+@pytest.mark.parametrize("options", ALONE)
+def test_tables_that_are_refused_leave_no_transaction_open(
+    connect: Connect, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """With `autocommit=True` a connection's `rollback` does nothing, and would leave the lock to nobody (G11)."""
+    other_file = str(tmp_path / "other.db")
+    connection = connect(other_file, **options)
+    connection.execute("CREATE TABLE litequeue_notes (id)")
+    connection.execute("CREATE TABLE orders (id)")
+    with pytest.raises(SchemaMismatch):
+        dbapi.create_tables(connection)
+    assert not connection.in_transaction
+    connect(other_file, timeout=0.1, isolation_level=None).execute("INSERT INTO orders VALUES (1)")
+
+
+@pytest.mark.parametrize(("options", "begin"), MODES)
+def test_a_savepoint_that_cannot_be_undone_ends_the_transaction(
+    connect: Connect, options: dict[str, Any], begin: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the connection ends one: nothing that may be half of a call is left to be committed (G11)."""
+    connection = connect(**options)
+    if begin:
+        connection.execute(begin)
+    connection.execute("INSERT INTO orders VALUES (1)")
+
+    def lose_the_savepoint(context: Context, _: object) -> None:
+        context.connection.execute("RELEASE litequeue_verb")
+        raise ArithmeticError
+
+    monkeypatch.setattr("litequeue.sqlite.enqueueing.enqueue", lose_the_savepoint)
+    with pytest.raises(ArithmeticError):
+        dbapi.enqueue(connection, "work")
+    if connection.in_transaction:
+        connection.execute("COMMIT")
+    assert connect(isolation_level=None).execute("SELECT count(*) FROM orders").fetchall() == [(0,)]
