@@ -1,8 +1,10 @@
 """A shop: a Flask application that enqueues in the transaction of its request.
 
+    $ pip install flask sqlalchemy
     $ python shop.py shop.db 8000
     $ litequeue --db shop.db work mail:handlers          # in another process, from this folder
     $ curl http://127.0.0.1:8000/orders --json '{"article": "tea", "email": "a@example.org"}'
+    $ curl http://127.0.0.1:8000/orders/1                # it tells of the receipt as soon as that is sent
 
 Each request is one transaction of SQLAlchemy: the order, what is left of the article, and the job that sends the
 receipt are committed together. When the article is sold out the request fails after the order and the job have been

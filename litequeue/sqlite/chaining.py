@@ -54,8 +54,12 @@ class Told(NamedTuple):
     """How much the step has done, of what it was to do at most; never 0."""
 
 
-def look(reader: Reader, parents: Collection[UUID], active: Collection[UUID] = ()) -> Parents:
-    """Look at the jobs that a new one is to wait for; those that are `active` are known not to have ended.
+def look(
+    reader: Reader, parents: Collection[UUID], cancelled: Collection[UUID] = (), active: Collection[UUID] = ()
+) -> Parents:
+    """Look at the jobs that a new one is to wait for.
+
+    Those that are `active` are known not to have ended; those `cancelled` have just been, and may be gone by now.
 
     Raises:
         JobNotFound: there is none of such an id.
@@ -67,10 +71,7 @@ def look(reader: Reader, parents: Collection[UUID], active: Collection[UUID] = (
         if job_id in active:
             missing.append(job_id)
             continue
-        found = reader.one(SQL.row_by_id, job_id.bytes)
-        if found is None:
-            raise JobNotFound(job_id, " to wait for: there never was one, or its retention is over")
-        state = JobState(Row(*found).state)
+        state = JobState.CANCELLED if job_id in cancelled else _state(reader, job_id)
         if not state.is_terminal:
             missing.append(job_id)
             continue
@@ -78,6 +79,13 @@ def look(reader: Reader, parents: Collection[UUID], active: Collection[UUID] = (
         if state is not JobState.COMPLETED and failed is None:
             failed = _failure(job_id.bytes, state)
     return Parents(missing, ended, failed)
+
+
+def _state(reader: Reader, job_id: UUID) -> JobState:
+    found = reader.one(SQL.row_by_id, job_id.bytes)
+    if found is None:
+        raise JobNotFound(job_id, " to wait for: there never was one, or its retention is over")
+    return JobState(Row(*found).state)
 
 
 def add(

@@ -119,7 +119,7 @@ def enqueue(context: Context, jobs: list[Encoded], then: Encoded | None = None) 
     changes = context.connection.total_changes()
     results: list[Enqueued] = []
     plain: list[tuple[UUID, Encoded]] = []
-    doomed: list[_Doomed] = []
+    cancelled: set[UUID] = set()
     for job, fresh_id in zip(jobs, new_job_ids(context.now, len(jobs)), strict=True):
         if job.is_plain:
             plain.append((fresh_id, job))
@@ -127,11 +127,10 @@ def enqueue(context: Context, jobs: list[Encoded], then: Encoded | None = None) 
         else:
             insert(context, plain)
             plain = []
-            results.append(_enqueue_named(context, job, job.job_id or fresh_id, doomed))
+            results.append(_enqueue_named(context, job, job.job_id or fresh_id, cancelled))
     insert(context, plain)
     if then is not None:
-        results.append(_follow(context, then, results))
-    _cancel(context, doomed)
+        results.append(_follow(context, then, results, cancelled))
     if context.connection.total_changes() > changes:
         if has_named:  # they may have been there already, and a repetition is answered on a full disk too
             check_reserve(context, named_bytes)
@@ -188,13 +187,6 @@ def check_max_bytes(context: Context) -> None:
         raise QueueFull(f"the queue would use {used:,} bytes; max_bytes allows {most:,}")
 
 
-class _Doomed(NamedTuple):
-    """A job that waits for one that has not completed, and never will."""
-
-    job_id: UUID
-    cause: str
-
-
 class _Group(NamedTuple):
     """The jobs that the last one of a batch waits for."""
 
@@ -203,23 +195,25 @@ class _Group(NamedTuple):
     """Those that were made just now."""
 
 
-def _follow(context: Context, then: Encoded, results: Sequence[Enqueued]) -> Enqueued:
-    """Enqueue the job that waits for the end of these."""
+def _follow(context: Context, then: Encoded, results: Sequence[Enqueued], cancelled: set[UUID]) -> Enqueued:
+    """Enqueue the job that waits for the end of these, some of which have been cancelled at once."""
     members = tuple(dict.fromkeys(result.job_id for result in results))
-    group = _Group(members, frozenset(result.job_id for result in results if result.created))
-    return _enqueue_named(context, then, then.job_id or new_job_ids(context.now, 1)[0], [], group)
-
-
-def _cancel(context: Context, doomed: Sequence[_Doomed]) -> None:
-    """Cancel jobs that have been made to wait in vain; after all others were made, for these may wait for them."""
-    found = [(_find(context, SQL.row_by_id, job_id.bytes), cause) for job_id, cause in doomed]
-    apply(context, [(row, rules.cancel(row, context.now, cause)) for row, cause in found if row is not None])
+    made = frozenset(result.job_id for result in results if result.created) - cancelled
+    answer = _enqueue_named(
+        context, then, then.job_id or new_job_ids(context.now, 1)[0], cancelled, _Group(members, made)
+    )
+    if answer.job_id in members:
+        raise UsageError(f"then is job {answer.job_id} of the group itself, by its id or its key")
+    return answer
 
 
 def _enqueue_named(
-    context: Context, job: Encoded, job_id: UUID, doomed: list[_Doomed], group: _Group | None = None
+    context: Context, job: Encoded, job_id: UUID, cancelled: set[UUID], group: _Group | None = None
 ) -> Enqueued:
-    """Enqueue a job that may be there already, by its id or by its key, or that waits for others."""
+    """Enqueue a job that may be there already, by its id or by its key, or that waits for others.
+
+    Those of this call that waited in vain are `cancelled`: at once, so that no later one of it folds into them.
+    """
     dead: Row | None = None
     if job.job_id is not None:
         same = _find(context, SQL.row_by_id, job_id.bytes)
@@ -239,7 +233,7 @@ def _enqueue_named(
         answer = _enqueue_keyed(context, job, job.idempotency_key)
         if answer is not None:
             return answer
-    _make(context, job, job_id, dead, doomed, group)
+    _make(context, job, job_id, dead, cancelled, group)
     return Enqueued(job_id, created=True)
 
 
@@ -248,15 +242,15 @@ def _make(  # noqa: PLR0917 - only `_enqueue_named` calls it
     job: Encoded,
     job_id: UUID,
     dead: Row | None,
-    doomed: list[_Doomed],
+    cancelled: set[UUID],
     group: _Group | None,
 ) -> None:
     """Make a job, or queue a dead or cancelled one anew, behind the others that it is to wait for."""
     parents = None
     if group is not None:
-        parents = chaining.look(context, group.members, group.made)
+        parents = chaining.look(context, group.members, cancelled, group.made)
     elif job.after:
-        parents = chaining.look(context, job.after)
+        parents = chaining.look(context, job.after, cancelled)
     cause = None if parents is None else parents.cancels(job.on_parent_failure)
     waits = parents is not None and (cause is not None or bool(parents.missing))
     if dead is None:
@@ -265,8 +259,10 @@ def _make(  # noqa: PLR0917 - only `_enqueue_named` calls it
         _requeue(context, dead, job, waits=waits)
     if parents is not None:
         chaining.add(context, job_id, parents, job.on_parent_failure, job.not_before(context.now))
-    if cause is not None:
-        doomed.append(_Doomed(job_id, cause))
+    cancelled.discard(job_id)
+    if cause is not None and (row := _find(context, SQL.row_by_id, job_id.bytes)) is not None:
+        apply(context, [(row, rules.cancel(row, context.now, cause))])
+        cancelled.add(job_id)
 
 
 def _is_trigger(job: Encoded, same: Row) -> bool:

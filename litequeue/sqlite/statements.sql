@@ -222,9 +222,9 @@ SELECT count(*) FROM litequeue_outbox NOT INDEXED WHERE scope = ? AND payload IS
 -- ## Chains: what waits for other jobs to end
 
 -- name: is_chained
--- Whether verbs have to ask: a file without chains pays nothing.
-SELECT EXISTS (SELECT 1 FROM litequeue_gate) OR EXISTS (SELECT 1 FROM litequeue_dependency)
-    OR EXISTS (SELECT 1 FROM litequeue_notice);
+-- Whether verbs have to ask: a file that never had a chain pays nothing. It is never taken back: what a handle remembers of
+-- the settings would else be wrong, with the same version, when the last gate has gone and another one comes.
+SELECT last_gate > 0 FROM litequeue_meta;
 
 -- name: gate_begun
 -- An id is never used again, and no table here has row ids: the last one of a connection is its application's.

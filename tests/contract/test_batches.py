@@ -184,6 +184,21 @@ def test_bad_arguments_are_named(queue: Queue) -> None:
         queue.batch([], NewJob("last", idempotency_key="k", on_conflict="reset"))
     with pytest.raises(UsageError, match="jobs must be NewJob objects"):
         queue.batch(["member"], NewJob("last"))  # type: ignore[list-item] # the same
+    with pytest.raises(UsageError, match=r"then is job [0-9a-f-]{36} of the group itself"):
+        queue.batch([NewJob("member", idempotency_key="k")], NewJob("member", idempotency_key="k"))
+    assert queue.stats().total == 1, "nothing is half done"
+
+
+def test_members_that_wait_in_vain_have_ended(queue: Queue) -> None:
+    """One whose key a later member has taken, and one that is gone at once, count as cancelled (V2, G5)."""
+    parent = queue.enqueue("parent").job_id
+    queue.cancel(parent)
+    members = [NewJob("member", after=[parent], idempotency_key="k"), NewJob("member", idempotency_key="k")]
+    batch = queue.batch(members, NewJob("last"))
+    assert (state(queue, batch), counts(queue, batch)) == ("waiting", (2, 0, 0, 1, 1))
+    queue.set("cancelled_retention", 0)
+    goes = queue.batch([NewJob("member", after=[parent])], NewJob("last"))
+    assert (state(queue, goes), counts(queue, goes)) == ("pending", (1, 0, 0, 1, 0))
 
 
 def test_what_is_known_of_a_group_goes_with_its_last_job(queue: Queue, clock: FakeClock) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import apsw
 
     from litequeue import Attached, Queue
-    from litequeue.model import OnParentFailure
+    from litequeue.model import OnConflict, OnParentFailure
     from litequeue.testing import FakeClock
     from tests.conftest import JobIn, MakeQueue
 
@@ -668,3 +668,75 @@ def test_a_chain_is_made_on_the_applications_own_connection(
         attached.cancel(parent)
         assert app.last_insert_rowid() == order
     assert states(worker, parent, batch.jobs[0].job_id, batch.then.job_id) == ["cancelled", "cancelled", "pending"]
+
+
+def test_who_opened_the_file_between_two_chains_tells_those_that_wait(
+    queue: Queue, make_queue: MakeQueue, clock: FakeClock
+) -> None:
+    """The first chain is over, and pruned; a worker that starts then hears of the next one (G5)."""
+    parent = made(queue, "parent")
+    child = made(queue, "child", parent)
+    complete(queue, parent)
+    complete(queue, child)
+    clock.advance(86_401)
+    assert queue.prune() == 2
+    worker = make_queue()
+    made(worker, "other")
+    for end in (complete, *ENDS.values()):
+        parent = made(queue, "parent")
+        child = made(queue, "child", parent, policy="run")
+        end(worker, parent)
+        assert states(queue, child) == ["pending"]
+        complete(worker, child)
+
+
+@pytest.mark.parametrize("on_conflict", ["return", "raise", "reset"])
+def test_no_job_folds_into_one_that_waits_in_vain(queue: Queue, on_conflict: OnConflict) -> None:
+    """It has been cancelled by then, as if each had a call of its own, and has freed its key (V2)."""
+    parent = made(queue, "parent")
+    kill(queue, parent)
+    doomed, heir, fine = queue.enqueue_many(
+        [
+            NewJob("child", "doomed", after=[parent], idempotency_key="k"),
+            NewJob("child", "too", after=[parent], idempotency_key="k"),
+            NewJob("child", "fine", idempotency_key="k", on_conflict=on_conflict),
+        ]
+    )
+    assert [doomed.created, heir.created, fine.created] == [True] * 3
+    assert states(queue, doomed.job_id, heir.job_id, fine.job_id) == ["cancelled", "cancelled", "pending"]
+    assert queue.get(fine.job_id).payload == "fine"
+
+
+def test_an_id_that_waits_in_vain_is_queued_anew_by_a_later_job_of_the_call(queue: Queue) -> None:
+    """And who waits for it in the call waits for what it is by then (V1)."""
+    parent = made(queue, "parent")
+    kill(queue, parent)
+    first, second, third, _ = queue.enqueue_many(
+        [
+            NewJob("child", "doomed", after=[parent], job_id=UNKNOWN),
+            NewJob("early", after=[UNKNOWN]),
+            NewJob("child", "fine", job_id=UNKNOWN),
+            NewJob("late", after=[UNKNOWN]),
+        ]
+    )
+    assert (first.created, third.created) == (True, True)
+    assert states(queue, second.job_id, UNKNOWN) == ["cancelled", "pending"]
+    complete(queue, UNKNOWN)
+    assert leased(queue, "late").payload is None
+
+
+def test_who_waits_for_a_job_that_has_gone_in_the_same_call_is_cancelled(queue: Queue) -> None:
+    """With a retention of 0 nothing is left of the first, and the second hears of it all the same (§5)."""
+    parent = made(queue, "parent")
+    kill(queue, parent)
+    queue.set("cancelled_retention", 0)
+    results = queue.enqueue_many(
+        [
+            NewJob("child", after=[parent], job_id=UNKNOWN),
+            NewJob("grandchild", after=[UNKNOWN]),
+            NewJob("runs", after=[UNKNOWN], on_parent_failure="run"),
+        ]
+    )
+    assert [result.created for result in results] == [True] * 3
+    assert {job.kind for job in queue.list()} == {"parent", "runs"}
+    assert states(queue, results[2].job_id) == ["pending"]

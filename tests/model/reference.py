@@ -9,12 +9,22 @@ event texts.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from litequeue import ANY, DuplicateJob, InvalidTransition, Job, JobNotFound, JobState, LeaseConflict, NewJob
+from litequeue import (
+    ANY,
+    DuplicateJob,
+    InvalidTransition,
+    Job,
+    JobNotFound,
+    JobState,
+    LeaseConflict,
+    NewJob,
+    UsageError,
+)
 from litequeue.model import Scope, SpecialScope
 from litequeue.testing import FakeClock
 from tests.model.agreed import Agreed, Setting
@@ -105,13 +115,13 @@ class Model:
 
     def enqueue_all(self, many: list[NewJob], default_scope: Scope, then: NewJob | None = None) -> list[Answer]:
         """Enqueue jobs in one call; `then` waits until the others have ended. Those that wait in vain are cancelled."""
-        doomed: list[Entry] = []
-        answers = [self.enqueue(new, default_scope, doomed) for new in many]
+        cancelled: MutableSet[UUID] = set()
+        answers = [self.enqueue(new, default_scope, cancelled) for new in many]
         if then is not None:
             group = list(dict.fromkeys(answer.owners[0].job_id for answer in answers))
-            answers.append(self.enqueue(then, default_scope, doomed, group))
-        for job in doomed:
-            self._finish(job, CANCELLED)
+            answers.append(self.enqueue(then, default_scope, cancelled, group))
+            if answers[-1].owners[0].job_id in group:
+                raise Refused(UsageError)
         self.tell()
         return answers
 
@@ -128,13 +138,13 @@ class Model:
                 elif not job.missing:
                     self._gate(job, job.opens_at, job.expires_at)
 
-    def _parents(self, parents: Iterable[UUID | str]) -> tuple[frozenset[UUID], bool]:
+    def _parents(self, parents: Iterable[UUID | str], cancelled: MutableSet[UUID]) -> tuple[frozenset[UUID], bool]:
         """Return which of these have not ended, and whether another one has not completed."""
         missing: set[UUID] = set()
         has_failed = False
         for job_id in parents:
             assert isinstance(job_id, UUID)
-            state = self._known(job_id).state
+            state = CANCELLED if job_id in cancelled else self._known(job_id).state
             if state in ACTIVE:
                 missing.add(job_id)
             has_failed |= state in {DEAD, CANCELLED}
@@ -147,7 +157,7 @@ class Model:
     # --- enqueue: V1, V2, G4
 
     def enqueue(
-        self, new: NewJob, default_scope: Scope, doomed: list[Entry], group: list[UUID] | None = None
+        self, new: NewJob, default_scope: Scope, cancelled: MutableSet[UUID], group: list[UUID] | None = None
     ) -> Answer:
         """Enqueue one job. A repeated id is the same job, but a `reset` of its own key is a trigger: none is lost."""
         scope = default_scope if new.scope is None else new.scope
@@ -163,7 +173,7 @@ class Model:
             owned = self._by_key(scope, new, new.idempotency_key, times)
             if owned is not None:
                 return owned
-        missing, has_failed = self._parents(new.after if group is None else group)
+        missing, has_failed = self._parents(new.after if group is None else group, cancelled)
         is_doomed = has_failed and group is None and new.on_parent_failure == "cancel"
         waits = bool(missing) or is_doomed
         if same is None:
@@ -177,8 +187,10 @@ class Model:
             self._gate(job, *times)
         if waits:
             self._wait(job, new if group is None else replace(new, on_parent_failure="run"), times[0], missing)
+        cancelled.discard(job.job_id)
         if is_doomed:
-            doomed.append(job)
+            self._finish(job, CANCELLED)
+            cancelled.add(job.job_id)
         return Answer(created=True, owners=[job])
 
     def _by_key(self, scope: Scope, new: NewJob, key: str, times: tuple[int | None, int | None]) -> Answer | None:
