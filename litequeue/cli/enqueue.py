@@ -16,6 +16,7 @@ import click
 from litequeue import NewJob, Queue
 from litequeue.cli.commands import Command
 from litequeue.cli.failures import Failure, Interrupted, Misuse, nothing_to_do
+from litequeue.cli.ids import GivenId, given_id, whole_ids
 from litequeue.cli.input import (
     NotJson,
     arriving_lines,
@@ -75,7 +76,7 @@ seq 1000 | litequeue --db app.queue enqueue embed --lines
     help="When the key is taken: return that job, fail, or let this one's payload count.",
 )
 @click.option("--id", "job_id", metavar="UUID", type=click.UUID, help="The job's id, instead of a new one.")
-@click.option("--after", metavar="ID", type=click.UUID, multiple=True, help="Wait until this job has completed (many).")
+@click.option("--after", metavar="ID", type=given_id, multiple=True, help="Wait until this job has completed (many).")
 @click.option(
     "--on-parent-failure",
     type=click.Choice(["cancel", "run"]),
@@ -100,7 +101,7 @@ def enqueue(
     key: str | None,
     on_conflict: OnConflict,
     job_id: UUID | None,
-    after: tuple[UUID, ...],
+    after: tuple[GivenId, ...],
     on_parent_failure: OnParentFailure,
 ) -> None:
     """Put a job at the end of its line, and print its id.
@@ -122,7 +123,7 @@ def enqueue(
         key,
         on_conflict,
         job_id,
-        after,
+        (),
         on_parent_failure,
     )
     if lines:
@@ -131,11 +132,11 @@ def enqueue(
         if key is not None or job_id is not None:
             raise Misuse("--key and --id are for one job, --lines is for many")
         with target.queue(create=True) as queue:
-            _enqueue_lines(queue, template)
+            _enqueue_lines(queue, replace(template, after=whole_ids(queue, after)))
         return
     job = replace(template, payload=payload(payload_json))
     with target.queue(create=True) as queue:
-        (enqueued,) = queue.enqueue_many((job,))
+        (enqueued,) = queue.enqueue_many((replace(job, after=whole_ids(queue, after)),))
     click.echo(str(enqueued.job_id))
     if not enqueued.created:
         warn(f"job {enqueued.job_id} was there already" + (" and was reset" if on_conflict == "reset" else ""))

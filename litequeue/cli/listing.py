@@ -104,8 +104,8 @@ def _about(job: Job, times: Times) -> str:
             parts = []
         case _:
             parts = [times.distance(job.finished_at)]
-    if job.last_error is not None:
-        parts.append(job.last_error)
+    if job.last_error:
+        parts.append(job.last_error.splitlines()[0])
     text = one_line(", ".join(parts))
     return text if len(text) <= _ABOUT_CHARS else f"{text[: _ABOUT_CHARS - 1]}…"
 

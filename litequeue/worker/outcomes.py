@@ -8,6 +8,7 @@ what follows in the queue (`rules`), and ends that the worker itself decides: dr
 from __future__ import annotations
 
 import inspect
+import logging
 from dataclasses import dataclass
 
 from litequeue import arguments, codec
@@ -16,6 +17,8 @@ from litequeue.lease import Duration, Lease
 from litequeue.settlement import Completed, Failed, Released, Settlement
 from litequeue.worker import errortext
 from litequeue.worker.handlers import Handler
+
+_log = logging.getLogger("litequeue.worker")
 
 
 class Retry(Exception):
@@ -85,7 +88,17 @@ class Snoozed(Released):
 
 
 def settlement_of(lease: Lease, handler: Handler, returned: object) -> Settlement:
-    """Settle a run that returned: its value is the result, unless it is a verdict, or cannot be stored."""
+    """Settle a run that returned: its value is the result, unless it is a verdict, or cannot be stored.
+
+    What is returned after the handler has ended the job itself is lost, which is worth a warning.
+    """
+    if lease.settled and returned is not None:
+        _log.warning(
+            "what the handler of job %s (%s) has returned is not its result, since it had ended the job itself: "
+            "tx.complete(lease, result) and lease.complete(result) take one",
+            lease.job_id,
+            lease.kind,
+        )
     if returned is None:
         return Completed(lease)
     if isinstance(returned, VERDICTS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
+from uuid import UUID
 
 from litequeue import JobState, NewJob
 
@@ -30,9 +31,13 @@ def test_lines_all_wait_for_the_same_jobs(cli: Cli, queue: Queue) -> None:
     assert queue.stats().counts[JobState.WAITING] == 2
 
 
-def test_what_cannot_be_waited_for_is_one_clear_line(cli: Cli) -> None:
+def test_what_cannot_be_waited_for_is_one_clear_line(cli: Cli, queue: Queue) -> None:
     """Status 1 for a job that is not there, 2 for what is no id (§6)."""
     cli.done("init")
+    parent = cli.done("enqueue", "parent").strip()
+    by_prefix = cli.done("enqueue", "child", "--after", parent[:35]).strip()
+    assert queue.dependencies(UUID(by_prefix)).parents == 1
+    assert "begins with ffff" in cli("enqueue", "child", "--after", "ffff").line_of_failure(1)
     line = cli("enqueue", "child", "--after", UNKNOWN).line_of_failure(1)
     assert line == f"no job {UNKNOWN} to wait for: there never was one, or its retention is over"
     assert cli("enqueue", "child", "--after", "seven").status == 2

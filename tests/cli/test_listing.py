@@ -61,8 +61,8 @@ def test_the_listing_has_a_line_for_each_job_in_the_order_of_states(
     assert about[JobState.PENDING] == ""
     assert re.fullmatch(r"held by ada, lapses in \d+ (s|min)", about[JobState.LEASED])
     assert re.fullmatch(ago, about[JobState.COMPLETED])
-    assert re.fullmatch(r"due in \d+ s, first line second line", about[JobState.RETRYABLE])
-    assert re.fullmatch(f"{ago}, first line second line", about[JobState.DEAD])
+    assert re.fullmatch(r"due in \d+ s, first line", about[JobState.RETRYABLE])
+    assert re.fullmatch(f"{ago}, first line", about[JobState.DEAD])
     assert re.fullmatch(r"due in \d+ s", about[JobState.SCHEDULED])
     assert re.fullmatch(ago, about[JobState.CANCELLED])
     assert about[JobState.WAITING] == ""

@@ -99,6 +99,16 @@ def test_a_result_that_the_queue_refuses_fails_the_run_in_the_same_way(lease: Le
     )
 
 
+def test_a_value_returned_after_the_job_was_ended_is_warned_of(lease: Lease, caplog: pytest.LogCaptureFixture) -> None:
+    """Nothing can keep it; no value is no mistake."""
+    lease.complete("the result")
+    settlement_of(lease, HANDLER, None)
+    assert caplog.messages == []
+    settlement_of(lease, HANDLER, "another one")
+    (told,) = caplog.messages
+    assert f"the handler of job {lease.job_id} (a) has returned is not its result" in told
+
+
 def test_a_coroutine_that_nobody_awaits_is_closed_and_told(lease: Lease) -> None:
     """A decorator around an asynchronous handler hides what it is; no warning of Python's comes late (issue 5)."""
 
