@@ -18,6 +18,7 @@ from litequeue.errors import CannotOpen, LeadershipLost, OutcomeUnknown, QueueBu
 from litequeue.lease import Duration
 from litequeue.queue import Queue
 from litequeue.scheduler import Scheduler
+from litequeue.sqlite import leadership
 from litequeue.sqlite.leadership import Leadership
 
 _PROBE_S = 0.5
@@ -105,6 +106,7 @@ class Maintenance:
             )
         finally:
             queue.between_steps = None
+        leadership.mark(queue.path, leadership.MAINTENANCE, queue.mode, queue.options.clock.wall_us())
         report = replace(report, reaped=report.reaped + self._reaped_between, fired=report.fired + self._fired_between)
         if report:
             _log.info("maintenance of %s: %s", queue.path, report, extra=report.as_dict())
@@ -125,11 +127,11 @@ class Maintenance:
         """
         pause_s = None if every is None else arguments.duration_us("every", every, positive=True) / 1_000_000
         self._queue.reaper_interval()  # a file that is lost is said to be so, not that it has no room for a lock file
-        leadership = Leadership(self._queue.path, "maintenance", self._queue.mode)
+        lead = Leadership(self._queue.path, leadership.MAINTENANCE, self._queue.mode)
         is_standing_by = False
         try:
             while not self._is_stopping:
-                if not self._leads(leadership):
+                if not self._leads(lead):
                     if not is_standing_by:
                         _log.info("another process maintains %s: standing by", self._queue.path)
                     is_standing_by = True
@@ -141,7 +143,7 @@ class Maintenance:
                 self._rest(self._pass(pause_s))
         finally:
             self._scheduler.give()
-            leadership.give()
+            lead.give()
 
     def stop(self) -> None:
         """Let `run()` return after its present pass; safe in a signal handler, which an `Event` is not."""
@@ -163,10 +165,10 @@ class Maintenance:
                     return
             self._wait(min(left, pause_s, _PROBE_S))
 
-    def _leads(self, leadership: Leadership) -> bool:
+    def _leads(self, lead: Leadership) -> bool:
         """Lead, if nobody else does; tell whether this one does now."""
         try:
-            return leadership.take()
+            return lead.take()
         except LeadershipLost as exc:  # another one may maintain too by now, which does no harm
             _log.warning("maintenance of %s stands by: %s", self._queue.path, exc)
             return False

@@ -35,6 +35,7 @@ from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.results import JobWaiter
 from litequeue.sqlite.store import Durability, Store
+from litequeue.sqlite.surveying import Surveyor
 from litequeue.sqlite.verbs import ManyScopes
 from litequeue.transacting import Transacting
 
@@ -284,6 +285,10 @@ class Queue(Transacting):
             UsageError: not a UUID, nor the text of one.
         """
         return JobWaiter(self._store, arguments.job_id("job_id", job_id))
+
+    def surveyor(self) -> Surveyor:
+        """Return what looks at the file as a whole, in steps; for those who write metrics. Pure reads."""
+        return Surveyor(self._store)
 
     def _do(self, work: Callable[[Context], T], *, durable: bool) -> T:
         return self._store.write(work, durable=durable)

@@ -22,6 +22,7 @@ from litequeue.cli.enqueue import enqueue, init
 from litequeue.cli.failures import GivenBack
 from litequeue.cli.jobs import jobs
 from litequeue.cli.maintain import maintain
+from litequeue.cli.metrics import metrics
 from litequeue.cli.outbox import outbox
 from litequeue.cli.overview import kinds, scopes
 from litequeue.cli.pauses import pause, pauses, resume
@@ -47,7 +48,7 @@ LITEQUEUE_DB=app.queue litequeue stats
     "paths",
     metavar="FILE",
     multiple=True,  # without click's `envvar`, which would take the one path in it apart at its spaces
-    help="The queue file; goes before the command. `stats` and `dead ls` take several.  [env var: LITEQUEUE_DB]",
+    help="The queue file, before the command. `stats`, `dead ls`, `metrics` take several.  [env var: LITEQUEUE_DB]",
 )
 @click.pass_context
 def litequeue(context: click.Context, paths: tuple[str, ...]) -> None:
@@ -73,6 +74,7 @@ COMMANDS = (
     schedule,
     outbox,
     stats,
+    metrics,
     scopes,
     kinds,
     maintain,

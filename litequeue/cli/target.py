@@ -39,7 +39,9 @@ class Target:
         """
         first, *others = self._required()
         if others:
-            raise Misuse("this command works on one file: only `stats` and `dead ls` take --db several times")
+            raise Misuse(
+                "this command works on one file: only `stats`, `dead ls` and `metrics` take --db several times"
+            )
         return first
 
     @contextmanager
@@ -63,25 +65,52 @@ class Target:
             with _opened(path, create=False) as queue:
                 yield path, queue
 
+    def distinct_paths(self) -> tuple[str, ...]:
+        """Return the paths of all files, for a command that keeps them open side by side.
+
+        Raises:
+            Misuse: no file was named, or one of them twice.
+        """
+        seen: dict[str, str] = {}
+        for path in self._required():
+            before = seen.setdefault(os.path.realpath(path), path)
+            if before is not path:
+                raise Misuse(f"--db {path} names the file of --db {before} again")
+        return self.paths
+
     def _required(self) -> tuple[str, ...]:
         if not self.paths:
             raise Misuse("which queue file? give --db FILE before the command, or set LITEQUEUE_DB")
         return self.paths
 
 
-@contextmanager
-def _opened(path: str, *, create: bool) -> Iterator[litequeue.Queue]:
+def open_file(path: str, *, create: bool = False) -> litequeue.Queue:
+    """Open a file; whoever calls this closes it.
+
+    Raises:
+        LiteQueueError: it cannot be opened; see `litequeue.open`.
+    """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            queue = litequeue.open(path, create=create)
-        except litequeue.CannotOpen as exc:
-            if create or os.path.lexists(path):
-                raise
-            made_by = f"litequeue --db {shlex.quote(path)} init"
-            raise Failure(f"{exc}; make it with `{made_by}`") from exc
+        queue = litequeue.open(path, create=create)
     for warning in caught:
         warn(f"warning: {warning.message}")
+    return queue
+
+
+def with_hint(exc: litequeue.CannotOpen, path: str) -> Exception:
+    """Return what to raise for a file that cannot be opened: when it is not there, the line says how to make it."""
+    if os.path.lexists(path):
+        return exc
+    return Failure(f"{exc}; make it with `litequeue --db {shlex.quote(path)} init`")
+
+
+@contextmanager
+def _opened(path: str, *, create: bool) -> Iterator[litequeue.Queue]:
+    try:
+        queue = open_file(path, create=create)
+    except litequeue.CannotOpen as exc:
+        raise exc if create else with_hint(exc, path) from exc
     with queue:
         yield queue
 

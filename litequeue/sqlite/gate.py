@@ -19,6 +19,7 @@ import random
 import stat
 import time
 
+from litequeue.histogram import QUICK_S, Histogram
 from litequeue.sqlite import forks, ofd
 
 try:
@@ -42,6 +43,8 @@ _FIRST_IN_LINE = 2**63 - 1
 _LOCKS = "/proc/locks"
 _NOT_AT_WORK = frozenset("TtZXx")
 """States of a process in `/proc/PID/stat`: stopped, traced, dead."""
+_waits: dict[str, Histogram] = {}
+"""By the path of the sidecar."""
 
 
 class Gate:
@@ -70,7 +73,9 @@ class Gate:
         if (self._crowded_until == 0.0 or not self._is_to_step_back()) and _has_turn(descriptor):
             return True
         now = time.monotonic()
-        return self._wait(descriptor, now, min(deadline, now + _LONGEST_WAIT_S))
+        has_turn = self._wait(descriptor, now, min(deadline, now + _LONGEST_WAIT_S))
+        waits(self._path).observe(time.monotonic() - now)
+        return has_turn
 
     def _is_to_step_back(self) -> bool:
         """Tell whether it is the others' turn; who has been alone for a while need not ask again."""
@@ -148,6 +153,11 @@ class Gate:
         if self._descriptor is None:
             self._descriptor = open_sidecar(self._path, self._mode)
         return self._descriptor
+
+
+def waits(path: str) -> Histogram:
+    """Return how long this process has waited for the gate of a sidecar, in seconds, where it was not free at once."""
+    return _waits.setdefault(path, Histogram(QUICK_S))
 
 
 def _has_turn(descriptor: int) -> bool:

@@ -2,13 +2,15 @@
 
 Owns: an advisory lock on a sidecar `<file>-NAME`, which the kernel gives up the moment its holder dies. Invariants: a
 forked child never keeps its parent's lock alive; who leads holds the lock of the sidecar that stands at its path. Where
-`fcntl` does not exist everybody leads, so only work that is safe beside itself may be led by it.
+`fcntl` does not exist everybody leads, so only work that is safe beside itself may be led by it. The sidecar's time of
+change says when that was last done, so that others can tell without a write into the queue.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 
 from litequeue.errors import CannotOpen, LeadershipLost
 from litequeue.sqlite import forks
@@ -18,6 +20,35 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+
+MAINTENANCE = "maintenance"
+"""Who keeps the file up."""
+
+
+def mark(path: str, name: str, mode: int, now_us: int) -> None:
+    """Note in a sidecar that what it stands for was done at this time; where the folder forbids it, that goes unnoted.
+
+    It is no write into the queue and no sync: whoever reads it wants to know whether anybody does the work at all.
+    """
+    sidecar = f"{path}-{name}"
+    with contextlib.suppress(OSError):
+        if not os.path.lexists(sidecar):
+            os.close(open_sidecar(sidecar, mode))
+        if not stat.S_ISREG(os.lstat(sidecar).st_mode):  # somebody has put something else in its place
+            return
+        try:
+            os.utime(sidecar, ns=(now_us * 1000, now_us * 1000))
+        except PermissionError:  # another user's, which we may write: then the time is the system's
+            os.utime(sidecar)
+
+
+def marked_at(path: str, name: str) -> int | None:
+    """Return the time that was noted last, µs since the epoch; `None` when there is no sidecar."""
+    try:
+        return os.lstat(f"{path}-{name}").st_mtime_ns // 1000
+    except OSError:
+        return None
 
 
 class Leadership:

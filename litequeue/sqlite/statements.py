@@ -152,6 +152,11 @@ class Statements:
     oldest_ready: str
     lapsed_count: str
     file_size: str
+    survey_end: str
+    survey_jobs: str
+    survey_ready: str
+    survey_done: str
+    survey_lapsed: str
     examined_jobs: str
     examined_bodies: str
     examined_outcomes: str

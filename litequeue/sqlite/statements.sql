@@ -542,9 +542,10 @@ ORDER BY job.not_before, job.scope, job.state, job.priority, job.created_at, job
 SELECT scope FROM litequeue_job NOT INDEXED WHERE scope >= ? ORDER BY scope LIMIT 1;
 
 -- name: group_after
--- One step of the walk over (scope, state, priority).
+-- One step of the walk over (scope, state, priority). For a row value SQLite seeks the first that is not less, even where
+-- more is asked for: with > it would walk through the whole group that is to be left.
 SELECT scope, state, priority FROM litequeue_job NOT INDEXED
-WHERE (scope, state, priority) > (?, ?, ?) ORDER BY scope, state, priority LIMIT 1;
+WHERE (scope, state, priority) >= (?, ?, ? + 1) ORDER BY scope, state, priority LIMIT 1;
 
 -- name: finished
 -- Finished jobs of one group, oldest first, after a place in it; finished_at is never before created_at.
@@ -656,6 +657,40 @@ WHERE state = 1 AND lease_deadline <= ? AND scope = ?;
 -- name: file_size
 SELECT page_count * page_size, freelist_count * page_size
 FROM pragma_page_count, pragma_freelist_count, pragma_page_size;
+
+-- ## Surveys: what a whole file comes to, in bounded steps
+
+-- name: survey_end
+-- Where a step over so many jobs ends; nothing when fewer are left.
+SELECT scope, state, priority, created_at, job_id FROM litequeue_job NOT INDEXED
+WHERE (scope, state, priority, created_at, job_id) > (?, ?, ?, ?, ?)
+ORDER BY scope, state, priority, created_at, job_id LIMIT 1 OFFSET ? - 1;
+
+-- name: survey_jobs
+-- Up to so many jobs after a place, counted.
+SELECT scope, state, kind, count(*), sum(reaps) FROM (
+    SELECT scope, state, kind, reaps FROM litequeue_job NOT INDEXED
+    WHERE (scope, state, priority, created_at, job_id) > (?, ?, ?, ?, ?)
+    ORDER BY scope, state, priority, created_at, job_id LIMIT ?
+) GROUP BY scope, state, kind;
+
+-- name: survey_ready
+-- The first job of the next line, in the order in which they are leased; a line is a scope, a kind and a priority. It is
+-- sought as in group_after.
+SELECT job.scope, job.kind, job.priority, job.created_at, job.job_id, job.events
+FROM litequeue_job AS job INDEXED BY litequeue_job_ready
+WHERE job.state = 0 AND (job.scope, job.kind, job.priority) >= (?, ?, ? + 1)
+ORDER BY job.scope, job.kind, job.priority, job.created_at, job.job_id LIMIT 1;
+
+-- name: survey_done
+-- The completed jobs of a scope and priority that were enqueued last.
+SELECT kind, leased_at, finished_at, job_id, events FROM litequeue_job NOT INDEXED
+WHERE scope = ? AND state = 2 AND priority = ? ORDER BY created_at DESC, job_id DESC LIMIT ?;
+
+-- name: survey_lapsed
+SELECT count(*) FROM (
+    SELECT 1 FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1 AND lease_deadline <= ? LIMIT ?
+);
 
 -- ## Examination: every row by key, in pages, each page with what belongs to it in one snapshot
 

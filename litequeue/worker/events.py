@@ -75,6 +75,8 @@ class WorkerEvent:
     """How long the handler took; `None` at its start."""
     detail: str
     """The first line of an error, the length of a snooze, or why it was lost; at most 256 bytes."""
+    created_at: int
+    """When the job was enqueued, µs since the epoch."""
 
     def as_dict(self) -> dict[str, object]:
         """Return the event as plain values, as the log has them; the name is `event` there."""
@@ -88,6 +90,7 @@ class WorkerEvent:
             "worker_id": self.worker_id,
             "duration_s": self.duration_s,
             "detail": self.detail,
+            "created_at": self.created_at,
         }
 
 
@@ -153,6 +156,7 @@ class Events:
             lease.worker_id,
             duration_s,
             codec.clip(detail, codec.MAX_DETAIL_BYTES),
+            lease.created_at,
         )
         self.tell(event)
 

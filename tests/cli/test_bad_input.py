@@ -32,6 +32,7 @@ READING = [
     ["dead", "show", SOME_ID],
     ["jobs", "purge", "--state", "dead", "--yes"],
     ["jobs", "edit", SOME_ID, "--priority", "1"],
+    ["metrics"],
     ["maintain", "--once"],
     ["maintain"],
     ["settings", "get"],

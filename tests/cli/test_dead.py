@@ -180,7 +180,7 @@ def test_other_commands_take_one_file(two: list[str]) -> None:
     result = CliRunner().invoke(command, [*two, "jobs", "ls"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "litequeue: this command works on one file: only `stats` and `dead ls` take --db several times\n"
+        "litequeue: this command works on one file: only `stats`, `dead ls` and `metrics` take --db several times\n"
     )
 
 

@@ -112,7 +112,7 @@ def test_the_line_has_the_five_numbers() -> None:
     tally = live.Tally()
     names: list[EventName] = ["started", "completed", "settled", "failed", "retried", "discarded"]
     for name in [*names, "snoozed", "released", "lost", "timed_out"]:
-        tally(WorkerEvent(name, uuid4(), "work", "default", 1, 1, "me", 0.1, ""))
+        tally(WorkerEvent(name, uuid4(), "work", "default", 1, 1, "me", 0.1, "", 0))
     assert live.line(3, tally, 1.25, 12_345) == "running 3   done 2   failed 3   1.2/s   backlog 12,345"
     assert live.line(0, live.Tally(), 1234.5, None) == "running 0   done 0   failed 0   1,234/s   backlog ?"
 

@@ -168,6 +168,9 @@ PLANS: dict[str, list[str]] = {
         "SEARCH litequeue_schedule USING INDEX litequeue_schedule_due ((boundary,name)>(?,?) AND boundary<?)"
     ],
     "schedule_upcoming": ["SEARCH litequeue_schedule USING COVERING INDEX litequeue_schedule_due (boundary>?)"],
+    "survey_end": [f"SEARCH litequeue_job USING PRIMARY KEY (({_PLACE})>(?,?,?,?,?))"],
+    "survey_ready": ["SEARCH job USING INDEX litequeue_job_ready ((scope,kind,priority)>(?,?,?))"],
+    "survey_done": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP})"],
     "examined_jobs": [
         "SEARCH job USING PRIMARY KEY ((scope,state,priority,created_at,job_id)>(?,?,?,?,?))",
         _BODY,
@@ -185,6 +188,8 @@ FREE = {
     "counts",  # `stats` reads every key of a scope once, and says so
     "oldest_ready",
     "lapsed_count",
+    "survey_jobs",  # a bounded step over all jobs, sorted by kind; who asks says how many
+    "survey_lapsed",  # counts up to a bound
     "pages_used",
     "room",
     "file_size",

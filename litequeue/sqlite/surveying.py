@@ -1,0 +1,227 @@
+"""Surveys: what a whole file comes to, for metrics.
+
+Owns: the walks over all jobs, over the heads of all lines, and over a sample of what was completed lately. Invariants:
+each step of a walk is a snapshot of its own and looks at a bounded number of rows, so that it neither takes the write
+lock, nor keeps the write-ahead log from being copied back, nor another reader of this handle waiting for long. A file
+of one step is so counted as it is at one moment; in a larger one, a job that moves meanwhile may be counted in both of
+its places or in none. Leaves out: how often a survey is worth its time, and what its figures are called (`metrics`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from litequeue import codec, timing
+from litequeue.errors import RecordError, StorageCorrupt
+from litequeue.histogram import Histogram
+from litequeue.ids import stored_job_id
+from litequeue.model import Event, JobState
+from litequeue.sqlite import gate, leadership
+from litequeue.sqlite.reader import Reader, onward
+from litequeue.sqlite.rows import Key, Values
+from litequeue.sqlite.statements import SQL
+
+if TYPE_CHECKING:
+    from litequeue.sqlite.store import Store
+
+T = TypeVar("T")
+At = TypeVar("At")
+Walk = Generator[None, None, T]
+"""Yields after each step."""
+
+STEP = 10_000
+"""Jobs counted in one snapshot: about five milliseconds."""
+LINES = 500
+"""Lines whose head is looked at in one snapshot."""
+MOST_LINES = 1_000
+"""Scopes and priorities of which completed jobs are looked at."""
+SAMPLE = 1_000
+"""Completed jobs looked at, or one of each line."""
+MOST_LAPSED = 10_000
+_PART = 100
+_BEFORE_ALL: Key = ("", -1, -1, -1, b"")
+_AFTER_ALL_PRIORITIES = 1_000
+_LAST_STATE = max(JobState)
+
+
+class Counted(NamedTuple):
+    """All jobs of a file."""
+
+    jobs: dict[tuple[str, JobState], int]
+    """By kind and state."""
+    reaps: dict[str, int]
+    """By kind, how many of the leases that they have had ended in a reap."""
+    scopes: int
+
+
+class Done(NamedTuple):
+    """A run that was completed lately; times in seconds, `None` where its log does not tell."""
+
+    kind: str
+    wait_s: float | None
+    """From ready to leased."""
+    run_s: float
+    """From leased to completed."""
+    latency_s: float | None
+    """From the first time that it was ready to its end, whatever happened between."""
+
+
+class State(NamedTuple):
+    """What is known of a file at a glance."""
+
+    file_bytes: int
+    free_bytes: int
+    wal_bytes: int
+    lapsed: int
+    """Leases whose deadline has passed and which nobody has reaped yet; at most `MOST_LAPSED`."""
+    maintenance_age_s: float | None
+    """Since the last pass of maintenance; `None` when there has been none."""
+
+
+class Surveyor:
+    """Looks at one file as a whole. Make one with `Queue.surveyor`, on a handle that nobody else waits for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def state(self) -> State:
+        """Return what takes no walk."""
+        with self._store.read() as reader:
+            file_bytes, free_bytes = reader.all(SQL.file_size)[0]
+            lapsed = reader.all(SQL.survey_lapsed, reader.lease_now, MOST_LAPSED)[0][0]
+            now = reader.now
+        at = leadership.marked_at(self._store.place.path, leadership.MAINTENANCE)
+        age_s = None if at is None else _seconds(now - at)
+        return State(file_bytes, free_bytes, self._store.log.size_bytes, lapsed, age_s)
+
+    @property
+    def gate_waits(self) -> Histogram:
+        """How long this process has waited for the write gate of the file."""
+        return gate.waits(self._store.place.lock_path)
+
+    def jobs(self) -> Walk[Counted]:
+        """Count all jobs."""
+        counts: Counter[tuple[str, JobState]] = Counter()
+        reaps: Counter[str] = Counter()
+        scopes = 0
+        scope = None
+        after: Key | None = _BEFORE_ALL
+        while after is not None:
+            rows, after = self._look(_counted, after)
+            for row_scope, state, kind, count, reaped in rows:
+                scopes += row_scope != scope
+                scope = row_scope
+                counts[_kind(kind), JobState(state)] += count
+                reaps[_kind(kind)] += reaped
+            yield
+        return Counted(dict(counts), dict(reaps), scopes)
+
+    def oldest(self) -> Walk[dict[str, int]]:
+        """Return for each kind since when a job at the head of a line has been ready, µs since the epoch.
+
+        A line is what is leased in a fixed order: a scope, a kind and a priority.
+        """
+        oldest: dict[str, int] = {}
+        after: tuple[str, str, int] | None = ("", "", -1)
+        while after is not None:
+            heads, after = self._look(_heads, after)
+            for kind, ready_at in heads:
+                oldest[kind] = min(ready_at, oldest.get(kind, ready_at))
+            yield
+        return oldest
+
+    def done(self, within_us: int) -> Walk[list[Done]]:
+        """Return a sample of what was completed within a time: of each scope and priority the youngest jobs."""
+        lines = self._look(_lines, MOST_LINES)
+        of_each = max(1, SAMPLE // max(1, len(lines)))
+        at_once = max(1, _PART // of_each)
+        done: list[Done] = []
+        for start in range(0, len(lines), at_once):
+            done += self._look(_done, (lines[start : start + at_once], of_each, within_us))
+            yield
+        return done
+
+    def _look(self, step: Callable[[Reader, At], T], at: At) -> T:
+        with self._store.read() as reader:
+            return step(reader, at)
+
+
+def _counted(reader: Reader, after: Key) -> tuple[list[Values], Key | None]:
+    """Count the jobs of one step; return them by scope, state and kind, and where to go on."""
+    end = reader.one(SQL.survey_end, *after, STEP)
+    rows = reader.all(SQL.survey_jobs, *after, STEP)
+    return rows, None if end is None else onward((*end,), (*after[:4], after[4] + b"\0"))
+
+
+def _heads(reader: Reader, after: tuple[str, str, int]) -> tuple[list[tuple[str, int]], tuple[str, str, int] | None]:
+    """Look at the heads of the next lines; return kinds and since when each is ready, and where to go on."""
+    heads: list[tuple[str, int]] = []
+    for _ in range(LINES):
+        found = reader.one(SQL.survey_ready, *after)
+        if found is None:
+            return heads, None
+        scope, kind, priority, created_at, job_id, events = found
+        if (scope, _kind(kind), priority) <= after:
+            raise StorageCorrupt(f"rows are out of order: {(scope, kind, priority)!r} came after {after!r}")
+        after = scope, kind, priority
+        ready_at = timing.timing(_events(job_id, events)).ready_at
+        heads.append((kind, created_at if ready_at is None else ready_at))
+    return heads, after
+
+
+def _lines(reader: Reader, most: int) -> list[tuple[str, int]]:
+    """Return up to so many scopes and priorities that have completed jobs."""
+    lines: list[tuple[str, int]] = []
+    place: tuple[str, int, int] = ("", JobState.COMPLETED, -1)
+    for _ in range(2 * most):
+        found = reader.one(SQL.group_after, *place)
+        if found is None:
+            break
+        scope, state, priority = found
+        if (scope, state, priority) <= place:
+            raise StorageCorrupt(f"rows are out of order: {(scope, state, priority)!r} came after {place!r}")
+        if state == JobState.COMPLETED:
+            lines.append((scope, priority))
+            place = scope, state, priority
+        else:  # before the completed ones of its scope, or beyond them
+            last = JobState.LEASED if state < JobState.COMPLETED else _LAST_STATE
+            place = scope, last, _AFTER_ALL_PRIORITIES
+        if len(lines) == most:
+            break
+    return lines
+
+
+def _done(reader: Reader, wanted: tuple[list[tuple[str, int]], int, int]) -> list[Done]:
+    """Look at the youngest completed jobs of some lines, so many of each; return those of the last so many µs."""
+    lines, of_each, within_us = wanted
+    done: list[Done] = []
+    for line in lines:
+        for kind, leased_at, finished_at, job_id, events in reader.all(SQL.survey_done, *line, of_each):
+            if leased_at is None or finished_at <= reader.now - within_us:
+                continue
+            found = timing.timing(_events(job_id, events))
+            since = found.first_ready_at
+            latency_s = None if since is None else _seconds(finished_at - since)
+            wait_s = None if found.wait_us is None else _seconds(found.wait_us)
+            done.append(Done(_kind(kind), wait_s, _seconds(finished_at - leased_at), latency_s))
+    return done
+
+
+def _events(job_id: bytes, encoded: bytes) -> list[Event]:
+    """Return an event log; nothing when it cannot be read, for that is no matter of a survey."""
+    try:
+        return codec.decode_events(encoded, stored_job_id(job_id))
+    except RecordError:
+        return []
+
+
+def _kind(value: object) -> str:
+    if not isinstance(value, str):
+        raise StorageCorrupt(f"the kind of a job is damaged: it is stored as {type(value).__name__}")
+    return value
+
+
+def _seconds(us: int) -> float:
+    return max(0, us) / 1_000_000
