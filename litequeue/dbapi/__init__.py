@@ -57,7 +57,9 @@ def enqueue(
 
     Raises:
         UsageError: an argument out of its bounds; a connection that is none of SQLite's, or not to a file, or that
-            commits each statement by itself; or this process has the file open through `litequeue.open`.
+            commits each statement by itself, only reads, or calls functions of the application's by the names of
+            SQLite's; or this process has the file open through `litequeue.open`.
+        StorageLost: the file at the connection's path is another one by now, or gone.
         PayloadError, DuplicateJob, JobNotFound, QueueFull: as `Queue.enqueue`.
         QueueBusy: the write lock was not had: roll the transaction back and do it again.
         NotAQueue: the file has no tables of a queue; `create_tables` makes them.

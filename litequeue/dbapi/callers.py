@@ -40,7 +40,7 @@ def of(given: object) -> Caller:
         return _of_django(given)
     if _has(given, "get_bind", "connection", "info"):
         return Caller(_of_sqlalchemy(_call(given, "connection")), _note_in(given))
-    if _has(given, "dialect", "connection", "in_transaction", "begin"):
+    if _has(given, "dialect", "in_transaction", "begin") and _has(type(given), "connection"):  # it may be closed
         return Caller(_of_sqlalchemy(given), None)
     if _has(given, "dbapi_connection"):  # what SQLAlchemy's pool hands out
         return Caller(_plain(getattr(given, "dbapi_connection", None), given), None)
@@ -91,4 +91,14 @@ def _has(given: object, *names: str) -> bool:
 
 
 def _call(given: object, name: str) -> object:
-    return cast("Callable[[], object]", getattr(given, name))()
+    """Call a method.
+
+    Raises:
+        UsageError: SQLAlchemy says that what was given cannot be used so: it is closed, or bound to no engine.
+    """
+    try:
+        return cast("Callable[[], object]", getattr(given, name))()
+    except Exception as exc:
+        if any(kind.__name__ == "InvalidRequestError" for kind in type(exc).__mro__):
+            raise UsageError(f"the connection cannot be used here: {exc}") from exc
+        raise

@@ -7,11 +7,13 @@ module of a DB-API is imported. Leaves out: transactions (`writing`), and what e
 
 from __future__ import annotations
 
+import os
 import re
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from typing import Protocol, Self
+from typing import Protocol, Self, cast
 
 from litequeue.errors import UsageError
 
@@ -100,10 +102,14 @@ class Cursor:
         """Return all rows.
 
         Raises:
-            UsageError: a converter has been at work on them.
+            UsageError: a converter or a cursor of the application's has been at work on them.
         """
         rows = self._rows.fetchall()
         for row in rows:
+            if type(row) is not tuple:
+                raise UsageError(
+                    f"the cursors of this connection turn rows into {type(row).__name__}: use one that does not"
+                )
             for value in row:
                 if type(value) not in _PLAIN:
                     raise UsageError(
@@ -129,7 +135,7 @@ class Connection:
 
     def __init__(self, given: Given) -> None:
         self.given = given
-        self.cursor = Cursor(given.cursor())
+        self.cursor = Cursor(_own_cursor(given))
 
     @property
     def in_transaction(self) -> bool:
@@ -164,18 +170,64 @@ class Connection:
 def borrowed(given: Given) -> Iterator[Connection]:
     """Use a caller's connection for the length of a `with` block, after which it is as it was.
 
-    What it makes of text belongs to the connection, not to a cursor, so it is set aside for so long.
+    What it makes of text belongs to the connection, not to a cursor, so it is set aside for so long; threads that share
+    a connection take turns, or one would find what another has set.
     """
-    text_factory = given.text_factory
-    given.text_factory = str
-    try:
-        connection = Connection(given)
+    with _turns.of(given):
+        text_factory = given.text_factory
+        given.text_factory = str
         try:
-            yield connection
+            connection = Connection(given)
+            try:
+                yield connection
+            finally:
+                connection.cursor.close()
         finally:
-            connection.cursor.close()
-    finally:
-        given.text_factory = text_factory
+            given.text_factory = text_factory
+
+
+class _Turns:
+    """A lock for each connection that is in use; connections of `sqlite3` take no weak references."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._locks: dict[int, tuple[threading.RLock, int]] = {}
+        """By the identity of a connection, which is alive as long as somebody has or awaits the turn: and how many."""
+
+    @contextmanager
+    def of(self, given: Given) -> Iterator[None]:
+        """Have a connection for oneself."""
+        key = id(given)
+        with self._guard:
+            lock, users = self._locks.get(key) or (threading.RLock(), 0)
+            self._locks[key] = lock, users + 1
+        try:
+            with lock:
+                yield
+        finally:
+            with self._guard:
+                lock, users = self._locks.pop(key)
+                if users > 1:
+                    self._locks[key] = lock, users - 1
+
+
+_turns = _Turns()
+
+
+def _start_afresh() -> None:
+    """Begin anew in a forked child: a thread that it has not may have had a turn."""
+    global _turns  # noqa: PLW0603 - there is one
+    _turns = _Turns()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_afresh)
+
+
+def _own_cursor(given: Given) -> Rows:
+    """Return a cursor as the DB-API makes it, whatever a class derived from its connection does about cursors."""
+    makers = [kind for kind in type(given).__mro__ if "cursor" in vars(kind)]
+    return cast("Rows", makers[-1].cursor(given)) if makers else given.cursor()  # type: ignore[attr-defined]
 
 
 @cache

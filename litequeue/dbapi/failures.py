@@ -7,7 +7,7 @@ is closed or belongs to another thread, is the caller's mistake.
 from __future__ import annotations
 
 from litequeue.dbapi.engine import Given
-from litequeue.errors import UsageError
+from litequeue.errors import StorageLost, UsageError
 from litequeue.sqlite import result_codes
 from litequeue.sqlite.result_codes import Code
 
@@ -30,4 +30,6 @@ def meaning(exc: BaseException, given: Given, path: str, undone: str) -> BaseExc
     misuse = getattr(given, "ProgrammingError", None)  # DB-APIs give their errors to their connections
     if code is None and isinstance(misuse, type) and isinstance(exc, misuse):
         return UsageError(f"the connection cannot be used here: {exc}")
+    if isinstance(exc, FileNotFoundError):  # renamed or removed since it was looked at
+        return StorageLost(f"{path} was moved or removed underneath")
     return result_codes.meaning(exc, code, path, undone)

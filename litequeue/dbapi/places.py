@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import warnings
 
+from litequeue.dbapi import failures
 from litequeue.dbapi.engine import Connection, Given, borrowed
-from litequeue.errors import CannotOpen, UsageError
-from litequeue.sqlite import intruders
+from litequeue.errors import CannotOpen, StorageLost, UsageError
+from litequeue.sqlite import functions, intruders
 
 _LEAST_SQLITE = (3, 37, 0)
 """The first with STRICT tables. Source: sqlite.org, "STRICT Tables"."""
@@ -26,8 +27,14 @@ def place_of(given: Given) -> str:
     Raises:
         UsageError: it is on none, or cannot be used here.
     """
-    with borrowed(given) as connection:
-        return path_of(connection)
+    try:
+        with borrowed(given) as connection:
+            return path_of(connection)
+    except Exception as exc:
+        known = failures.meaning(exc, given, "the database", "nothing was done")
+        if known is not exc:
+            raise known from exc
+        raise
 
 
 def path_of(connection: Connection) -> str:
@@ -46,14 +53,21 @@ def enter(connection: Connection, path: str) -> None:
     """Make sure that this connection may write to a queue file in this process.
 
     Raises:
-        UsageError: the process has the file open through `litequeue.open`.
+        StorageLost: the file is no longer the one at its path.
+        UsageError: the process has the file open through `litequeue.open`; or the connection only reads, or calls
+            functions of the application's.
         CannotOpen: its SQLite is too old.
     """
+    if not intruders.has_descriptor(path):
+        raise StorageLost(f"{path} was moved, replaced or removed underneath: open the connection anew")
     intruders.visit(path)
+    if connection.all("PRAGMA query_only") != [(0,)]:
+        raise UsageError.of("connection", connection.given, "one that may write (PRAGMA query_only is set)")
     ((found,),) = connection.all("SELECT sqlite_version()")
     version = tuple(int(part) for part in str(found).split("."))
     if version < _LEAST_SQLITE:
         raise CannotOpen(path, f"this connection's SQLite is {found}; {_shown(_LEAST_SQLITE)} or newer is needed")
+    functions.check(connection.given, connection.all(functions.OWN))
     if version < _SOUND_SQLITE and not _warned:
         _warned.add(str(found))
         warnings.warn(

@@ -14,14 +14,14 @@ import apsw
 
 from litequeue.clock import Clock
 from litequeue.errors import CannotOpen, QueueClosed, StorageLost, UsageError
-from litequeue.sqlite import forks, intruders, opening, schema
+from litequeue.sqlite import forks, functions, intruders, opening, schema
 from litequeue.sqlite.connection import bare_cursor, check_encoding, pragma
 from litequeue.sqlite.failures import meaning
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.tripwire import ALL_FILES, Identity, Tripwire
 
-FUNCTIONS = frozenset({"coalesce", "count", "json_each", "length", "max", "min", "sum"})
-"""Those of SQLite's functions that the queue's statements call; an application's own by these names would be called."""
+_OTHER_LOCKS = frozenset({"unix-dotfile", "unix-excl", "unix-flock", "unix-namedsem", "unix-none", "win32-none"})
+"""SQLite's own VFSes whose locks `litequeue.open` would not see. Source: sqlite.org, "The SQLite OS Interface"."""
 
 
 class Host:
@@ -187,13 +187,11 @@ class Host:
         if pragma(cursor, "main.locking_mode") != "normal":
             bounds = "one that lets others in (its locking_mode is exclusive, so no worker could open the file)"
             raise UsageError.of("connection", self.connection, bounds)
-        own = cursor.execute("SELECT DISTINCT name FROM pragma_function_list WHERE builtin = 0").fetchall()
-        shadowed = sorted(FUNCTIONS & {str(name).lower() for (name,) in own})
-        if shadowed:
-            bounds = (
-                f"one that leaves SQLite's functions as they are (not {', '.join(shadowed)}, which the queue calls)"
-            )
+        vfs = (self.connection.vfsname("main") or "").split("/")[-1]  # beneath those that inherit from it
+        if vfs in _OTHER_LOCKS:
+            bounds = f"one whose locks others see (its vfs is {vfs}, so it and a worker would write at once)"
             raise UsageError.of("connection", self.connection, bounds)
+        functions.check(self.connection, cursor.execute(functions.OWN).fetchall())
 
     def _make_tables(self, cursor: apsw.Cursor, clock: Clock) -> None:
         """Make the tables in one transaction, or as a part of the application's.

@@ -10,7 +10,6 @@ against their mere looking there are the gate and the anchor.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 from typing import Protocol
@@ -36,6 +35,8 @@ _guarded: Weakly[Guarded] = Weakly()
 _hooks: list[object] = []
 _visited: set[Identity] = set()
 """Files that this process has written to through another SQLite."""
+_descriptors: dict[str, int] = {}
+"""Which descriptor was last found to be on the file at a path: the first to look at again."""
 
 
 def keep_out(guarded: Guarded) -> None:
@@ -67,7 +68,7 @@ def refuse_visited(path: str) -> None:
     file = present(path)[FILE]
     if file is None or file not in _visited:
         return
-    if _has_descriptor(path):
+    if has_descriptor(path):
         reason = (
             "this process has it open through another SQLite, on which litequeue.dbapi has enqueued, and two of them "
             "destroy data; close all of those connections, or use another process"
@@ -76,20 +77,32 @@ def refuse_visited(path: str) -> None:
     _visited.discard(file)
 
 
-def _has_descriptor(path: str) -> bool:
-    """Tell whether this process has a file open; where the platform does not tell, it may."""
+def has_descriptor(path: str) -> bool:
+    """Tell whether this process has the file at a path open; where the platform does not tell, it may."""
+    try:
+        file = os.stat(path)
+    except OSError:
+        return False
+    known = _descriptors.get(path)
+    if known is not None and _is_on(known, file):
+        return True
     for folder in _DESCRIPTORS:
         try:
             names = os.listdir(folder)
-            file = os.stat(path)
         except OSError:
             continue
-        for name in names:
-            with contextlib.suppress(OSError):  # closed meanwhile
-                if os.path.samestat(os.fstat(int(name)), file):
-                    return True
-        return False
+        found = next((int(name) for name in names if _is_on(int(name), file)), None)
+        if found is not None:
+            _descriptors[path] = found
+        return found is not None
     return True
+
+
+def _is_on(descriptor: int, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), file)
+    except OSError:  # closed meanwhile
+        return False
 
 
 def _hook(event: str, arguments: tuple[object, ...]) -> None:

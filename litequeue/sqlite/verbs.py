@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import TypeVar
 from uuid import UUID
 
 from litequeue import arguments, codec
@@ -41,6 +42,8 @@ from litequeue.sqlite.outbox_verbs import OutboxVerbs
 from litequeue.sqlite.reading import Page
 from litequeue.sqlite.schedule_verbs import ScheduleVerbs
 from litequeue.sqlite.setting_verbs import SettingVerbs
+
+_T = TypeVar("_T")
 
 Conflicts = list[LeaseConflict]
 Refusals = list[Refusal]
@@ -206,7 +209,7 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
 
     def extend_many(self, leases: Iterable[Lease], ttl: Duration | None = None) -> Conflicts:
         """Prolong leases in one commit; return the conflicts of those that are no longer held (V4)."""
-        given = tuple(leases)
+        given = _leases(leases)
         ttl_us = None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=MAX_LEASE_S)
         return self._settle(given, lambda context: settling.extend(context, given, ttl_us))
 
@@ -266,8 +269,8 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         Raises:
             PayloadError: a result cannot be stored; then no job is finished.
         """
-        given = tuple(leases)
-        values = (None,) * len(given) if results is None else tuple(results)
+        given = _leases(leases)
+        values = (None,) * len(given) if results is None else tuple(_listed("results", results, "results"))
         if len(values) != len(given):
             raise UsageError.of("results", len(values), f"as many as there are leases ({len(given)})")
         encoded = [_encoded_result(value) for value in values]
@@ -288,7 +291,7 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         self, leases: Iterable[Lease], error: str, *, retryable: bool = True, delay: Duration | None = None
     ) -> Conflicts:
         """Report failed runs with one error in one commit; return the conflicts of those no longer held (V7)."""
-        given = tuple(leases)
+        given = _leases(leases)
         if not isinstance(error, str):
             raise UsageError.of("error", error, "text")
         delay_us = None if delay is None else arguments.duration_us("delay", delay)
@@ -307,7 +310,7 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
 
     def release_many(self, leases: Iterable[Lease], delay: Duration | None = None) -> Conflicts:
         """Give jobs back in one commit; return the conflicts of those that are no longer held (V8)."""
-        given = tuple(leases)
+        given = _leases(leases)
         delay_us = 0 if delay is None else arguments.duration_us("delay", delay)
         return self._settle(given, lambda context: settling.release(context, given, delay_us))
 
@@ -548,10 +551,15 @@ def _detail(argument: str, value: object) -> str:
     return codec.clip(value, codec.MAX_DETAIL_BYTES)
 
 
-def _listed(argument: str, values: Iterable[JobId]) -> Iterable[JobId]:
-    if isinstance(values, (str, UUID)):
-        raise UsageError.of(argument, values, "a list of job ids")
+def _listed(argument: str, values: Iterable[_T], what: str = "job ids") -> Iterable[_T]:
+    given: object = values
+    if isinstance(given, (str, UUID)) or not isinstance(given, Iterable):
+        raise UsageError.of(argument, values, f"a list of {what}")
     return values
+
+
+def _leases(values: Iterable[Lease]) -> tuple[Lease, ...]:
+    return tuple(_listed("leases", values, "leases"))
 
 
 def _state(value: object) -> JobState:

@@ -14,7 +14,7 @@ import pytest
 
 import litequeue
 from litequeue import JobState, Maintenance
-from litequeue.sqlite.hosting import FUNCTIONS
+from litequeue.sqlite.functions import FUNCTIONS
 from litequeue.sqlite.joining import Following
 from litequeue.sqlite.statements import SQL
 

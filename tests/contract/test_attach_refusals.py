@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -172,6 +173,24 @@ def test_a_connection_that_cannot_write_or_lets_nobody_in_is_refused(app: apsw.C
     with pytest.raises(UsageError, match="exclusive"):
         litequeue.attach(app)
     assert tables(app) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="its VFSes have other names")
+@pytest.mark.parametrize("vfs", ["unix-excl", "unix-none", "unix-dotfile"])
+def test_a_connection_whose_locks_nobody_sees_is_refused(tmp_path: Path, vfs: str) -> None:
+    """A worker would write at the same time, or find the file locked for good."""
+    path = str(tmp_path / "other.db")
+    made = apsw.Connection(path)
+    made.execute("PRAGMA journal_mode = DELETE").fetchall()
+    made.execute("CREATE TABLE orders (id)")
+    made.close()
+    connection = apsw.Connection(f"file:{path}?vfs={vfs}", apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI)
+    try:
+        with pytest.raises(UsageError, match=f"its vfs is {vfs}"):
+            litequeue.attach(connection)
+        assert tables(connection) == []
+    finally:
+        connection.close()
 
 
 def test_functions_that_stand_in_for_sqlites_are_refused(app: apsw.Connection) -> None:

@@ -10,14 +10,14 @@ import threading
 import warnings
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apsw
 import pytest
 
 import litequeue
-from litequeue import CannotOpen, NotAQueue, SchemaMismatch, UsageError, dbapi
-from litequeue.dbapi import bells, places
+from litequeue import CannotOpen, NotAQueue, SchemaMismatch, StorageLost, UsageError, dbapi
+from litequeue.dbapi import bells, engine, places
 from litequeue.dbapi.engine import _in_order
 from litequeue.sqlite import statements
 from litequeue.sqlite.examining import problems
@@ -153,11 +153,10 @@ def test_a_file_without_a_queue_says_what_makes_one(connect: Connect, tmp_path: 
 
 def test_a_connection_that_may_only_read_is_refused(connect: Connect, path: str) -> None:
     """By the contract's error (§6)."""
-    for connection in (connect(f"file:{path}?mode=ro", uri=True), connect()):
-        connection.execute("PRAGMA query_only = 1")
-        with pytest.raises(CannotOpen, match="no permission to write"):
-            dbapi.enqueue(connection, "work")
-        assert not connection.in_transaction
+    connection = connect(f"file:{path}?mode=ro", uri=True)
+    with pytest.raises(CannotOpen, match="no permission to write"):
+        dbapi.enqueue(connection, "work")
+    assert not connection.in_transaction
 
 
 @pytest.mark.parametrize(
@@ -356,3 +355,133 @@ def test_every_statement_runs_with_plain_places() -> None:
 def _bound(statement: str, values: tuple[object, ...]) -> tuple[str, list[object]]:
     sql, order = _in_order(statement)
     return sql, [values[at] for at in order or ()]
+
+
+@pytest.mark.parametrize("name", ["min", "LENGTH", "coalesce", "json_each"])
+def test_functions_of_the_applications_by_the_names_of_sqlites_are_refused(
+    connection: sqlite3.Connection, name: str
+) -> None:
+    """Their answers would be stored, or taken for damage; others do not matter (as for `attach`)."""
+    connection.create_function("shout", 1, str.upper)
+    dbapi.enqueue(connection, "work")
+    connection.create_function(name, 1, lambda _: None)
+    with pytest.raises(UsageError, match=rf"leaves SQLite's functions as they are \(not {name.lower()}"):
+        dbapi.enqueue(connection, "work")
+    assert count(connection) == 1
+
+
+class Upper(sqlite3.Cursor):
+    """Answers as it likes."""
+
+    def fetchall(self) -> list[Any]:
+        """Return something else."""
+        return [{"row": row} for row in super().fetchall()]
+
+
+class Loud(sqlite3.Connection):
+    """Hands out such cursors."""
+
+    def cursor(self, factory: object = Upper) -> Any:  # noqa: ANN401 - what it likes
+        """Return one."""
+        assert factory is Upper
+        return super().cursor(Upper)
+
+
+class Around:
+    """A connection that is none of `sqlite3`'s, but has one inside."""
+
+    def __init__(self, inner: sqlite3.Connection) -> None:
+        self.inner = inner
+
+    text_factory: object = str
+    commit = rollback = property(lambda self: self.inner.commit)
+    in_transaction = property(lambda self: self.inner.in_transaction)
+    total_changes = property(lambda self: self.inner.total_changes)
+
+    def cursor(self) -> Upper:
+        """Return one whose rows are no rows."""
+        return self.inner.cursor(Upper)
+
+
+def test_cursors_of_the_applications_do_not_matter(connect: Connect) -> None:
+    """Of a class derived from `sqlite3.Connection`; where they cannot be gone around, they are refused."""
+    connection = connect(factory=Loud)
+    enqueue_all_ways(connection)
+    assert connection.cursor().execute("SELECT count(*) FROM litequeue_job").fetchall() == [{"row": (2,)}]
+    connection.rollback()
+    with pytest.raises(UsageError, match="turn rows into dict"):
+        dbapi.enqueue(Around(connect()), "work")
+
+
+def test_threads_that_share_a_connection_take_turns(connect: Connect) -> None:
+    """Each finds text as text, and the connection has its own `text_factory` in the end."""
+    connection = connect(check_same_thread=False)
+    connection.text_factory = bytes
+    failures: list[Exception] = []
+    start = threading.Barrier(4)
+
+    def enqueue_some() -> None:
+        start.wait(60)
+        try:
+            for _ in range(40):
+                dbapi.enqueue(connection, "work")
+        except Exception as exc:  # noqa: BLE001 - whatever it is
+            failures.append(exc)
+
+    threads = [threading.Thread(target=enqueue_some) for _ in range(4)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    finally:
+        sys.setswitchinterval(interval)
+    assert failures == []
+    assert connection.text_factory is bytes
+    assert count(connection) == 160
+    assert engine._turns._locks == {}
+
+
+def replace(path: str) -> None:
+    """Put a copy in the file's place."""
+    copy = path + ".copy"
+    Path(copy).write_bytes(Path(path).read_bytes())
+    Path(copy).replace(path)
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/fd").is_dir() and sys.platform != "darwin", reason="nothing tells what is open"
+)
+@pytest.mark.parametrize("happens", [replace, os.unlink, lambda path: Path(path).rename(path + ".gone")])
+@pytest.mark.parametrize("has_written", [False, True])
+def test_a_file_that_is_gone_acknowledges_nothing(
+    connect: Connect, tmp_path: Path, happens: Callable[[str], object], *, has_written: bool
+) -> None:
+    """Nobody would ever find the job (§6)."""
+    file = str(tmp_path / "own.db")
+    connection = connect(file)
+    connection.execute("CREATE TABLE orders (id)")
+    dbapi.create_tables(connection)
+    connection.commit()
+    dbapi.enqueue(connection, "work")
+    connection.commit()
+    if has_written:
+        connection.execute("INSERT INTO orders VALUES (1)")
+    happens(file)
+    for call in (lambda: dbapi.enqueue(connection, "work"), lambda: dbapi.create_tables(connection)):
+        with pytest.raises(StorageLost, match="moved, replaced or removed"):
+            call()
+        assert connection.in_transaction == has_written
+
+
+def test_what_cannot_be_used_is_said(connection: sqlite3.Connection) -> None:
+    """In our words, not the module's."""
+    connection.execute("PRAGMA query_only = 1")
+    for call in (lambda: dbapi.enqueue(connection, "work"), lambda: dbapi.create_tables(connection)):
+        with pytest.raises(UsageError, match="PRAGMA query_only is set"):
+            call()
+    connection.close()
+    with pytest.raises(UsageError, match="cannot be used here"):
+        dbapi.ring(connection)

@@ -216,6 +216,15 @@ def test_a_released_savepoint_rings_for_nobody(engine: Engine, path: str, rings:
     assert committed(path) == (["work"], [1, 2])
 
 
+def test_what_is_closed_or_bound_to_nothing_is_refused(engine: Engine) -> None:
+    """In our words, not SQLAlchemy's."""
+    closed = engine.connect()
+    closed.close()
+    for given in (closed, Session(), Session(engine, autobegin=False)):
+        with pytest.raises(UsageError, match="cannot be used here"):
+            dbapi.enqueue(given, "work")
+
+
 def test_a_lock_that_another_has_is_queue_busy(path: str) -> None:
     """And the session goes on after its rollback (§6)."""
     engine = create_engine(f"sqlite:///{path}", connect_args={"timeout": 0})
