@@ -255,7 +255,10 @@ def pytest_unconfigure():
 @pytest.mark.slow
 @pytest.mark.parametrize("asks", [False, True])
 def test_pytest_loads_no_sqlite_until_a_test_asks_for_a_queue(pytester: pytest.Pytester, *, asks: bool) -> None:
-    """What each run of pytest on the machine pays for having litequeue installed is two small modules."""
+    """What each run of pytest on the machine pays for having litequeue installed is a few small modules.
+
+    Those of forks are among them: they keep one from happening in the midst of the loading of the others.
+    """
     pytester.makeconftest(SEES)
     pytester.makepyfile(f"def test_it({'litequeue_db' if asks else ''}): pass")
     result = pytester.runpytest_subprocess(*ALONE)
@@ -264,7 +267,7 @@ def test_pytest_loads_no_sqlite_until_a_test_asks_for_a_queue(pytester: pytest.P
     if asks:
         assert {"apsw", "msgpack", "litequeue.queue"} < set(loaded)
     else:
-        assert loaded == ["litequeue", "litequeue.pytest_plugin"]
+        assert loaded == ["litequeue", "litequeue.pytest_plugin", "litequeue.sqlite", "litequeue.sqlite.forks"]
 
 
 @pytest.mark.slow
