@@ -275,15 +275,15 @@ class Model:
 
     # --- lease: V3
 
-    def upkeep(self, scope: Scope | None) -> int:
+    def upkeep(self, scope: Scope | None, seen: Mapping[UUID, Job]) -> int:
         """Do what a lease call does for its scope, or for all, before it answers `None` (§3)."""
-        return self.reap() + self.expire(scope) + self.promote(scope)
+        return self.reap() + self.expire(scope, seen) + self.promote(scope)
 
     def lease(self, wish: Wish, seen: Mapping[UUID, Job], got: int, *, upkeep_first: bool) -> list[Token]:
         """Lease the head of the line; `seen` and `got` are the jobs and the number of leases of the real queue."""
         scope = wish.scope if wish.scope is not ANY else None
         if upkeep_first:
-            self.upkeep(scope)
+            self.upkeep(scope, seen)
         while True:
             wanted = sorted(
                 (job for job in self.jobs.values() if self._is_wanted(job, wish)), key=lambda job: job.order
@@ -293,7 +293,7 @@ class Model:
             batch = self._batch(line, wish)
             if batch:
                 break
-            if not self.upkeep(scope):
+            if not self.upkeep(scope, seen):
                 return []
         if late:  # they die on the way, and may make the batch shorter than it could be
             batch = batch[: max(1, got)]
@@ -498,11 +498,21 @@ class Model:
         self.tell()
         return len(due)
 
-    def expire(self, scope: Scope | None = None) -> int:
-        """Bury every waiting job that is too late."""
+    def expire(self, scope: Scope | None = None, seen: Mapping[UUID, Job] | None = None) -> int:
+        """Bury every waiting job that is too late.
+
+        A lease may come across a late parent first, and what waits for it hears of that before its own time is looked
+        at: `seen` are the jobs of the real queue, which tell.
+        """
         late = [job for job in self._waiting(scope) if self._is_overdue(job)]
+        told = [job for job in late if seen and job.job_id in seen and seen[job.job_id].state is CANCELLED]
         for job in late:
-            self._bury(job, "expired")
+            if job not in told:
+                self._bury(job, "expired")
+        self.tell()
+        for job in told:
+            if job.state is CHAINED:
+                self._bury(job, "expired")
         self.tell()
         return len(late)
 
