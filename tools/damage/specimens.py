@@ -160,6 +160,8 @@ def _round(queue: litequeue.Queue, draw: random.Random, clock: FakeClock, first:
     for enqueued in made[::9]:
         if not queue.get(enqueued.job_id).state.is_terminal:
             queue.cancel(enqueued.job_id)
+    later = queue.enqueue("later", delay=5000).job_id
+    queue.enqueue("after later", after=[later], on_parent_failure=draw.choice(["cancel", "run"]))
     clock.advance(1)
     missing = [state for state in JobState if not queue.list(state, scope=litequeue.ANY, limit=1)]
     if missing:
