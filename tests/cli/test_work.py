@@ -196,7 +196,7 @@ def test_a_running_job_shows_how_far_it_is(
     fields = dict(line.split(None, 1) for line in shown.splitlines() if not line.startswith(" ") and " " in line)
     assert (fields["state"], fields["progress"], fields["note"]) == ("leased", "0.5", "six of twelve")
     assert (fields["checkpoints"], fields["continuation"]) == ("2", '{"$bytes": "cGFnZSA2"}')
-    events = re.findall(r"^  \S+ \S+Z \([^)]*\)  (\w+) *(.*)$", shown, re.MULTILINE)
+    events = re.findall(r"^  \S+ \S+Z \([^)]*\) +(\w+) *(.*)$", shown, re.MULTILINE)
     assert [name for name, _ in events] == ["enqueued", "leased", "note", "checkpoint"]
     assert events[2:] == [("note", "a long page"), ("checkpoint", "2 times")]
     assert "50% six of twelve" in processes.run("jobs", "ls").out
