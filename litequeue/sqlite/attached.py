@@ -155,17 +155,9 @@ class Attached(Within):
                     self._following.listen()
 
     def _look(self, work: Callable[[Reader], T]) -> T:
-        with self._turn() as cursor:
-            connection = self._host.connection
-            is_open_already = connection.in_transaction
-            try:
-                if not is_open_already:
-                    cursor.execute("SAVEPOINT litequeue_look")
-                self._host.check_tables(cursor, remember=False)
-                return work(Agreement().reader(connection, cursor, self._clock))
-            finally:
-                if connection.in_transaction and not is_open_already:
-                    bare_cursor(connection).execute("RELEASE litequeue_look")
+        with self._turn() as cursor, self._host.snapshot(cursor):
+            self._host.check_tables(cursor, remember=False)
+            return work(Agreement().reader(self._host.connection, cursor, self._clock))
 
     def _lease(self, wish: Wish) -> list[Lease]:  # noqa: ARG002 - whatever it is
         raise UsageError(_NO_LEASES)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import apsw
 
@@ -75,14 +77,20 @@ class Host:
             raise CannotOpen(self.place.path, reason)
         if not schema.is_there(cursor):
             self._make_tables(cursor, clock)
-        is_open_already = self.connection.in_transaction
-        try:
-            if not is_open_already:
-                cursor.execute("SAVEPOINT litequeue_look")  # a snapshot: only then all files are there
-            self.check_tables(cursor, remember=not is_open_already)
+        with self.snapshot(cursor) as is_own:  # only then all files are there
+            self.check_tables(cursor, remember=is_own)
             self._tripwire.arm()
+
+    @contextmanager
+    def snapshot(self, cursor: apsw.Cursor) -> Iterator[bool]:
+        """Read one state of the file in a `with` block; tell whether it is one of its own, not the application's."""
+        is_own = not self.connection.in_transaction
+        try:
+            if is_own:
+                cursor.execute("SAVEPOINT litequeue_look")
+            yield is_own
         finally:
-            if self.connection.in_transaction and not is_open_already:
+            if is_own and self.connection.in_transaction:
                 bare_cursor(self.connection).execute("RELEASE litequeue_look")
 
     def cursor(self) -> apsw.Cursor:
