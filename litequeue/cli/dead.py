@@ -17,7 +17,7 @@ from litequeue.cli.commands import Group
 from litequeue.cli.failures import Failure, Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id
 from litequeue.cli.input import kind_option, many_scopes, scope_options
-from litequeue.cli.jsonable import Json, dependencies_form, dumps, job_form
+from litequeue.cli.jsonable import Json, dumps, job_form, shown_form
 from litequeue.cli.listing import job_lines, listing_lines
 from litequeue.cli.output import one_line, plain, table, warn
 from litequeue.cli.target import Target, pass_target
@@ -118,8 +118,7 @@ def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
     if job.state is not JobState.DEAD:
         raise Failure(f"job {job.job_id} is not dead: it is {job.state}")
     if as_json:
-        chain = {"dependencies": dependencies_form(dependencies)} if dependencies.is_any else {}
-        click.echo(dumps(job_form(job) | chain))
+        click.echo(dumps(shown_form(job, dependencies)))
         return
     for line in job_lines(job, dependencies, Times.now(utc=utc)):
         click.echo(line)

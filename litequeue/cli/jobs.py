@@ -17,7 +17,7 @@ from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
 from litequeue.cli.input import duration_option, kind_option, many_scopes, moment_option, scope_options
-from litequeue.cli.jsonable import dependencies_form, dumps, job_form
+from litequeue.cli.jsonable import dumps, job_form, shown_form
 from litequeue.cli.listing import job_lines, listing_lines
 from litequeue.cli.output import warn
 from litequeue.cli.target import Target, pass_target
@@ -98,8 +98,7 @@ def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
         dependencies = queue.dependencies(job.job_id)
         reasons = queue.held_back(job.job_id)
     if as_json:
-        chain = {"dependencies": dependencies_form(dependencies)} if dependencies.is_any else {}
-        click.echo(dumps(job_form(job) | chain))
+        click.echo(dumps(shown_form(job, dependencies)))
         return
     for line in job_lines(job, dependencies, Times.now(utc=utc), reasons):
         click.echo(line)

@@ -64,11 +64,13 @@ def job_form(job: Job) -> dict[str, Json]:
     return form
 
 
-def dependencies_form(dependencies: Dependencies) -> dict[str, Json]:
-    """Return what a job waits for, and what waits for it."""
+def shown_form(job: Job, dependencies: Dependencies) -> dict[str, Json]:
+    """Return a job with what it waits for, and what waits for it, if anything does."""
+    if not dependencies.is_any:
+        return job_form(job)
     form = {field.name: jsonable(getattr(dependencies, field.name)) for field in fields(dependencies)}
     form["waits_for"] = [str(job_id) for job_id in dependencies.waits_for]
-    return form
+    return job_form(job) | {"dependencies": form}
 
 
 def stats_form(stats: Stats) -> dict[str, Json]:

@@ -25,6 +25,7 @@ from litequeue.queue import Queue
 from litequeue.settlement import Failed, Refusal, Settlement
 from litequeue.testing.clock import FakeClock
 from litequeue.worker import errortext
+from litequeue.worker.current import is_on_a_loop
 from litequeue.worker.events import Events
 from litequeue.worker.handlers import Handler, Handlers, Handling, Permanent
 from litequeue.worker.outcomes import VERDICTS, Misfit, unstorable, verdict_in
@@ -102,7 +103,7 @@ def drain(
     """
     __tracebackhide__ = True
     trials = _Trials(queue, handlers, advance, raise_errors, scope, permanent, limit)
-    if trials.has_async and _is_on_a_loop():
+    if trials.has_async and is_on_a_loop():
         raise UsageError("an event loop runs in this thread, and a handler is asynchronous: await drain_async(…)")
     with closing(Inline()) as here:
         for trial in trials.run():
@@ -285,11 +286,3 @@ class _Trials:
         self._clock.advance(timedelta(microseconds=moved_us))
         self._left_us -= moved_us
         return is_within
-
-
-def _is_on_a_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -53,7 +53,7 @@ def current_lease() -> Lease:
     current = _current.get(None)
     if current is None:
         raise UsageError(f"current_lease() is only there inside a handler or a task that a worker runs; {_IN_A_TEST}")
-    if current.shelled is not None and _is_on_a_loop():
+    if current.shelled is not None and is_on_a_loop():
         raise UsageError("in an asynchronous handler or task call current_async_lease(): its verbs are to be awaited")
     return current.lease
 
@@ -72,7 +72,8 @@ def current_async_lease() -> AsyncLease:
     return current.shelled
 
 
-def _is_on_a_loop() -> bool:
+def is_on_a_loop() -> bool:
+    """Tell whether this thread runs an event loop just now."""
     import asyncio  # noqa: PLC0415 - has been imported by whoever runs an asynchronous handler
 
     try:
