@@ -98,7 +98,7 @@ def _mend(path: str, clock: Clock, wanted: set[str], found: set[str]) -> list[st
 
 
 def _opened(path: str, clock: Clock) -> Store:
-    return Store(opening.resolve(path, create=False, mode=0o600, allow_network=False), "full", _TIMEOUT_S, clock)
+    return Store(opening.resolve(path, create=False, allow_network=False), "full", _TIMEOUT_S, clock)
 
 
 def _write(store: Store, work: Callable[[Context], int]) -> Callable[[], int]:

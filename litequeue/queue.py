@@ -64,9 +64,9 @@ def open(
 
     `scope` is what verbs mean that are given none. `durability` is `full` (every commit synced), `enqueue` (commits
     that enqueue, retry, cancel or change settings, and every `transaction()`) or `normal` (synced at checkpoints); see
-    the contract, §7. `busy_timeout` is how long a verb waits for the locks, in seconds. `mode` is the permissions of
-    files that are created. `clock` replaces the system's, for tests. `allow_network` opens a file on a file system
-    whose locks are known to fail.
+    the contract, §7. `busy_timeout` is how long a verb waits for the locks, in seconds. `mode` is the permissions of a
+    file that is created; what is made beside a file has the permissions of that file. `clock` replaces the system's,
+    for tests. `allow_network` opens a file on a file system whose locks are known to fail.
 
     Raises:
         UsageError: an argument out of its bounds.

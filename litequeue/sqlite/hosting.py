@@ -8,7 +8,6 @@ queue's tables is made; what is refused is left as it was. Leaves out: transacti
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -269,5 +268,4 @@ def host_of(connection: object, *, allow_network: bool) -> Host:
         raise UsageError.of("connection", connection, f"{bounds} that is not asynchronous")
     if not os.path.exists(path):
         raise UsageError.of("connection", connection, "one to a file (a queue cannot live in memory)")
-    mode = stat.S_IMODE(os.stat(path).st_mode)
-    return Host(connection, opening.resolve(path, create=False, mode=mode, allow_network=allow_network))
+    return Host(connection, opening.resolve(path, create=False, allow_network=allow_network))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import stat
 import time
 import warnings
 from dataclasses import replace
@@ -33,8 +34,11 @@ _LEAST_BYTES = 512
 _log = logging.getLogger("litequeue")
 
 
-def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_network: bool) -> Place:
-    """Find the real path and refuse what can never work.
+def resolve(path: str | os.PathLike[str], *, create: bool, mode: int = 0o600, allow_network: bool) -> Place:
+    """Find the real path and refuse what can never work; `mode` is for a file that is not there yet.
+
+    What is made beside a file that is there takes over its permissions, as SQLite's own files do: whoever may use the
+    file may use them.
 
     Raises:
         CannotOpen: no such folder, a folder in its place, no permission, absent without `create`, an SQLite that is too
@@ -45,7 +49,7 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
         raise CannotOpen(real, "it is an unfinished backup or restore")
     kind = filesystem.kind_of(os.path.dirname(real))
     verdict = filesystem.judge(kind)
-    place = Place(real, mode, create, has_presence=verdict == "sound")
+    place = Place(real, _permissions(real, mode), create, has_presence=verdict == "sound")
     if verdict == "breaks" and not allow_network:
         reason = f"SQLite's locks do not hold on a {kind} file system (allow_network=True opens it all the same)"
         raise CannotOpen(place.path, reason)
@@ -57,6 +61,13 @@ def resolve(path: str | os.PathLike[str], *, create: bool, mode: int, allow_netw
             f"{place.path} lies on a {kind} file system, which litequeue has not been tested on", stacklevel=3
         )
     return place
+
+
+def _permissions(path: str, mode: int) -> int:
+    try:
+        return os.stat(path).st_mode & (stat.S_IRWXU | stat.S_IRWXG | stat.S_IRWXO)
+    except OSError:
+        return mode
 
 
 def again(place: Place) -> Place:

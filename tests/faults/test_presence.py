@@ -313,7 +313,7 @@ def test_a_fork_has_its_parents_handle_open_before_it_uses_it(path: str, process
     """A restore must not replace what it is about to use, also when the parent has died (G2)."""
     killed = processes.start(_fork_and_die, path)
     fork = int(killed.hear())
-    place = opening.resolve(path, create=False, mode=0o600, allow_network=False)
+    place = opening.resolve(path, create=False, allow_network=False)
     killed.kill()
     assert presence.is_attended(place)
     os.kill(fork, signal.SIGKILL)
@@ -332,7 +332,7 @@ def test_a_fork_of_a_process_that_has_closed_its_handle_uses_no_file(path: str, 
     """Who has a handle open is asked by a restore, and a closed one is not open in a child either."""
     child = processes.start(_close_and_fork, path)
     assert child.hear() == "started"
-    place = opening.resolve(path, create=False, mode=0o600, allow_network=False)
+    place = opening.resolve(path, create=False, allow_network=False)
     assert not presence.is_attended(place)
     with litequeue.open(path):
         assert presence.is_attended(place)

@@ -51,6 +51,20 @@ def test_every_file_of_a_queue_has_the_mode_that_was_asked_for(path: Path, mode:
     assert set(found.values()) == {oct(mode or 0o600)}
 
 
+def test_what_is_made_beside_a_file_has_the_mode_of_that_file(path: Path) -> None:
+    """A worker that was told nothing opens the file of an application that is for a group (§9)."""
+    with litequeue.open(path, mode=0o660):
+        pass
+    for beside in path.parent.iterdir():
+        if beside != path:
+            beside.unlink()
+    with litequeue.open(path) as queue:
+        queue.enqueue("work")
+        assert queue.lease_next() is not None
+        assert set(_modes(path.parent).values()) == {"0o660"}
+    assert [found.code for found in litequeue.doctor(path).findings if found.code == "sidecar.mode"] == []
+
+
 def test_a_sidecar_that_was_there_before_does_not_widen_the_mode(path: Path) -> None:
     """A lock file that another user has planted in a shared folder does not open the queue to everybody (§9)."""
     sidecar = path.with_name(f"{path.name}-lock")
