@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from litequeue.settlement import Completed, Exchange, Failed, Released, Settlement
     from litequeue.sqlite.arrivals import Waiter
     from litequeue.sqlite.attached import Attached, attach
+    from litequeue.sqlite.attending import RunningJob, WorkerInfo
     from litequeue.sqlite.results import JobWaiter
     from litequeue.sqlite.store import Durability
     from litequeue.sqlite.transaction import Transaction
@@ -153,6 +154,7 @@ __all__ = [
     "RecordError",
     "Released",
     "Retry",
+    "RunningJob",
     "Schedule",
     "ScheduleNotFound",
     "SchemaMismatch",
@@ -173,6 +175,7 @@ __all__ = [
     "Waiter",
     "Worker",
     "WorkerEvent",
+    "WorkerInfo",
     "attach",
     "current_async_lease",
     "current_lease",
@@ -204,6 +207,7 @@ _HOMES: dict[str, str] = {
     "settlement": "Completed Exchange Failed Released Settlement",
     "sqlite.arrivals": "Waiter",
     "sqlite.attached": "Attached attach",
+    "sqlite.attending": "RunningJob WorkerInfo",
     "sqlite.results": "JobWaiter",
     "sqlite.store": "Durability",
     "sqlite.transaction": "Transaction",

@@ -27,8 +27,9 @@ from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Duration, Lease
 from litequeue.model import Job, Scope, storable_scope
 from litequeue.settlement import Exchange, Settlement
-from litequeue.sqlite import exchanging, leasing, opening, reading, settling
+from litequeue.sqlite import attending, exchanging, leasing, opening, reading, settling
 from litequeue.sqlite.arrivals import Waiter
+from litequeue.sqlite.attending import WorkerInfo
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.leasing import Wish
 from litequeue.sqlite.place import Place
@@ -285,6 +286,15 @@ class Queue(Transacting):
             UsageError: not a UUID, nor the text of one.
         """
         return JobWaiter(self._store, arguments.job_id("job_id", job_id))
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return who works on the file: each handle that has leased, until it is closed, in the order of their coming.
+
+        A pure read, and a question to the kernel for each. A handle that only waits, and has never leased anything, is
+        not known to the file; one whose process has died is there until its leases have been reaped. What holds a lease
+        and is in none of them held it before the machine was started anew.
+        """
+        return attending.workers(self._store)
 
     def surveyor(self) -> Surveyor:
         """Return what looks at the file as a whole, in steps; for those who write metrics. Pure reads."""

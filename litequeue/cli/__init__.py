@@ -32,6 +32,7 @@ from litequeue.cli.stats import stats
 from litequeue.cli.target import Target
 from litequeue.cli.weight import weight
 from litequeue.cli.work import work
+from litequeue.cli.workers import workers
 
 
 @click.group(
@@ -77,6 +78,7 @@ COMMANDS = (
     metrics,
     scopes,
     kinds,
+    workers,
     maintain,
     settings,
     weight,

@@ -13,6 +13,7 @@ from litequeue.cli.output import NOTHING, block, one_line, plain, pretty, scope_
 from litequeue.cli.times import Times
 from litequeue.errors import RecordError
 from litequeue.model import Dependencies, Job, JobState
+from litequeue.sqlite.attending import RunningJob
 
 _ABOUT_CHARS = 80
 _LABEL_CHARS = 18
@@ -97,7 +98,7 @@ def _about(job: Job, times: Times) -> str:
     """Say what matters of a job in this state: who has it, when it goes on, what went wrong."""
     match job.state:
         case JobState.LEASED:
-            parts = [*_how_far(job), f"held by {job.worker_id}, lapses {times.distance(job.lease_deadline)}"]
+            parts = [*how_far(job), f"held by {job.worker_id}, lapses {times.distance(job.lease_deadline)}"]
         case JobState.RETRYABLE | JobState.SCHEDULED:
             parts = [f"due {times.distance(job.not_before)}"]
         case JobState.PENDING | JobState.WAITING:
@@ -110,7 +111,7 @@ def _about(job: Job, times: Times) -> str:
     return text if len(text) <= _ABOUT_CHARS else f"{text[: _ABOUT_CHARS - 1]}…"
 
 
-def _how_far(job: Job) -> list[str]:
-    """Say what the checkpoints of a running job tell."""
+def how_far(job: Job | RunningJob) -> list[str]:
+    """Say what the checkpoints of a running job tell, if anything."""
     told = [*([] if job.progress is None else [f"{job.progress:.0%}"]), *([] if job.note is None else [job.note])]
     return [" ".join(told)] if told else []

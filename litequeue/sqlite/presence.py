@@ -120,18 +120,19 @@ def is_attended(place: Place) -> bool:
 
 def living(place: Place, holders: Known) -> list[int]:
     """Return the ids of those that certainly live: their byte is locked."""
-    return [holder_id for holder_id, is_locked in _probe(place, holders) if is_locked]
+    return [holder_id for holder_id, is_locked in probe(place, holders) if is_locked]
 
 
 def dead(place: Place, holders: Known) -> list[int]:
     """Return the ids of those whose process has certainly let go: their byte is free."""
-    return [holder_id for holder_id, is_locked in _probe(place, holders) if not is_locked]
+    return [holder_id for holder_id, is_locked in probe(place, holders) if not is_locked]
 
 
-def _probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
-    """Ask for the byte of each holder that locked one of this sidecar.
+def probe(place: Place, holders: Known) -> Iterator[tuple[int, bool]]:
+    """Ask for the byte of each holder that locked one of this sidecar; return ids and whether it is locked.
 
-    By a descriptor of this call's own: one that has locks itself does not see them.
+    By a descriptor of this call's own: one that has locks itself does not see them. Of a holder that presence says
+    nothing of, neither does this.
     """
     known = [(holder_id, sidecar) for holder_id, sidecar in holders if sidecar is not None]
     if not known or not ofd.HAS_LOCKS or not place.has_presence:

@@ -44,6 +44,7 @@ class Statements:
     holder_remove: str
     holders_clear: str
     holders: str
+    handles: str
     tail: str
     tail_waiting: str
     job_add: str
@@ -148,6 +149,8 @@ class Statements:
     records: str
     ids_between: str
     any_ready: str
+    running_counts: str
+    running: str
     counts: str
     oldest_ready: str
     lapsed_count: str

@@ -125,6 +125,9 @@ DELETE FROM litequeue_holder;
 -- name: holders
 SELECT id, sidecar FROM litequeue_holder ORDER BY id;
 
+-- name: handles
+SELECT id, pid, host, since, sidecar FROM litequeue_holder ORDER BY id;
+
 -- ## Enqueue
 
 -- name: tail
@@ -642,6 +645,24 @@ SELECT job_id FROM litequeue_body WHERE job_id BETWEEN ? AND ? ORDER BY job_id L
 
 -- name: any_ready
 SELECT 1 FROM litequeue_job NOT INDEXED WHERE scope = ? AND state = 0 LIMIT 1;
+
+-- name: running_counts
+-- From the index alone, which has the holder in it; of those that hold anything.
+SELECT holder, count(*) FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1 GROUP BY holder;
+
+-- name: running
+-- Of each holder so many leases, those that lapse first; only of these the rows are read.
+WITH held AS (
+    SELECT scope, priority, created_at, job_id, row_number() OVER (PARTITION BY holder ORDER BY lease_deadline) AS place
+    FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1
+)
+SELECT job.holder, job.job_id, job.scope, job.kind, job.worker_id, job.leased_at, job.lease_deadline,
+    continuation.progress, continuation.note
+FROM held
+CROSS JOIN litequeue_job AS job NOT INDEXED ON job.scope = held.scope AND job.state = 1
+    AND job.priority = held.priority AND job.created_at = held.created_at AND job.job_id = held.job_id
+LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
+WHERE held.place <= ?;
 
 -- name: counts
 SELECT state, kind, count(*) FROM litequeue_job NOT INDEXED WHERE scope = ? GROUP BY state, kind;

@@ -108,6 +108,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "stats",
             "weight",
             "work",
+            "workers",
         ]
     )
 

@@ -212,6 +212,9 @@ FREE = {
     "host_unbooted",
     "holder_remove",
     "holders",  # a row for each handle that holds leases
+    "handles",
+    "running_counts",  # walk the index of held leases: so many jobs run
+    "running",
     "held_by",  # walks the index of held leases, once for each holder that has died
     "holders_clear",
     "weights",  # a row for each scope that has a weight, read with the settings

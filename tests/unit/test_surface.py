@@ -51,6 +51,7 @@ NAMES = {
     *("Completed", "Failed", "Released", "Settlement", "Exchange"),
     *("Outbox", "Message", "attach", "Attached"),
     *("Batch", "Dependencies"),
+    *("WorkerInfo", "RunningJob"),
 }
 
 ENQUEUE: dict[str, object] = {
@@ -174,6 +175,7 @@ CALLS: list[tuple[Callable[..., object], dict[str, object]]] = [
     (litequeue.Failed, {"lease": NEEDED, "error": NEEDED, "retryable": True, "delay": None, "retake_within": 0.0}),
     (litequeue.Released, {"lease": NEEDED, "delay": None}),
     (Queue.sibling, {}),
+    (Queue.workers, {}),
     (Queue.transaction, {}),
     (Queue.lease_in_transaction, {"kinds": None, "scope": None, "worker_id": None}),
     (Queue.close, {}),

@@ -1,0 +1,92 @@
+"""`workers`: who works on the file, and on what.
+
+Leaves out: how it is known who lives (`Queue.workers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+import click
+
+from litequeue.cli.commands import Command
+from litequeue.cli.jsonable import Json, dumps, jsonable
+from litequeue.cli.listing import how_far
+from litequeue.cli.output import NOTHING, one_line, plain, scope_text, table
+from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times
+from litequeue.sqlite.attending import RunningJob, WorkerInfo
+
+_SHOWN_JOBS = 10
+_LIVES = {True: "alive", False: click.style("dead", fg="red"), None: "unknown"}
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+litequeue --db app.queue workers
+litequeue --db app.queue workers --json
+""",
+)
+@click.option("--json", "as_json", is_flag=True, help="A JSON list; its times are µs since the epoch, UTC.")
+@pass_target
+def workers(target: Target, *, as_json: bool) -> None:
+    """List who works on the file, and the jobs that each runs.
+
+    That is each open handle that has leased a job, alive or dead by what the system tells of its process (unknown where
+    it does not). One that has only waited so far is not known to the file. The dead are there until maintenance has
+    taken their jobs back. KINDS are those of the jobs that run just now.
+    """
+    with target.queue() as queue:
+        found = queue.workers()
+    if as_json:
+        click.echo(dumps([_worker_form(worker) for worker in found]))
+        return
+    for line in _lines(found, Times.now(utc=False)):
+        click.echo(line)
+
+
+def _lines(found: Sequence[WorkerInfo], times: Times) -> Iterator[str]:
+    """Return a heading, and for each worker a line and one for each of its first jobs; nothing when there is none."""
+    if not found:
+        return
+    heading, *rows = table(
+        [
+            ["HOLDER", "PID", "HOST", "SINCE", "STATE", "RUNNING", "KINDS"],
+            *(
+                [
+                    str(worker.holder),
+                    str(worker.pid),
+                    plain(worker.host),
+                    times.distance(worker.since),
+                    _LIVES[worker.is_alive],
+                    f"{worker.running:,}",
+                    plain(", ".join(worker.kinds)) or NOTHING,
+                ]
+                for worker in found
+            ),
+        ]
+    )
+    shown = [worker.jobs[:_SHOWN_JOBS] for worker in found]
+    jobs = table([_job_cells(job, times) for of_worker in shown for job in of_worker])
+    yield heading
+    for worker, row, of_worker in zip(found, rows, shown, strict=True):
+        yield row
+        for _ in of_worker:
+            yield next(jobs)
+        if worker.running > len(of_worker):
+            yield f"  and {worker.running - len(of_worker):,} more"
+
+
+def _job_cells(job: RunningJob, times: Times) -> list[str]:
+    told = one_line(" ".join(how_far(job)))
+    return [f"  {job.job_id}", plain(job.kind), scope_text(job.scope), times.distance(job.leased_at), told]
+
+
+def _worker_form(worker: WorkerInfo) -> dict[str, Json]:
+    form = {field.name: jsonable(getattr(worker, field.name)) for field in fields(worker) if field.name != "jobs"}
+    jobs: list[Json] = [
+        {field.name: jsonable(getattr(job, field.name)) for field in fields(job)} for job in worker.jobs
+    ]
+    return form | {"kinds": jsonable(worker.kinds), "jobs": jobs}
