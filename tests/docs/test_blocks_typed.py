@@ -10,19 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDE = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "guide").glob("*.md"))
-PAGES = ("README.md", "docs/workers.md", *GUIDE)
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 
 def written(folder: Path) -> list[str]:
     """Write every Python block of the pages into a file of its own; return their names."""
     for page in PAGES:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-        assert blocks
+        blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         for number, block in enumerate(blocks, 1):
-            (folder / f"{Path(page).stem.lower()}_{number}.py").write_text(block, encoding="utf-8")
-    return sorted(path.name for path in folder.glob("*.py"))
+            (folder / f"{page.stem.lower()}_{number}.py").write_text(block, encoding="utf-8")
+    names = sorted(path.name for path in folder.glob("*.py"))
+    assert names
+    return names
 
 
 @pytest.mark.slow

@@ -1,0 +1,60 @@
+"""Every command and every setting is documented; what is missing is named."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from litequeue.cli import litequeue as command
+from litequeue.settings import SPECS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+
+
+def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Give each command that does something, by its words."""
+    for name, inner in group.commands.items():
+        if isinstance(inner, click.Group):
+            yield from leaves(inner, *path, name)
+        else:
+            yield " ".join([*path, name]), inner
+
+
+def test_every_command_stands_in_the_table_of_commands() -> None:
+    """And no other: one that is added, renamed or gone must be told of (issue 8)."""
+    page = (GUIDE / "command.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
+    told = {
+        " ".join(re.findall(r"(?<!\S)[a-z][a-z-]*(?!\S)", words))
+        for row in rows
+        for words in re.findall(r"`(.*?)`", row)
+    }
+    assert told == {name for name, _ in leaves(command)}
+
+
+def test_every_command_and_option_has_help_and_every_command_examples() -> None:
+    """Which is what `--help` shows, and the reference (issue 8)."""
+    for name, inner in leaves(command):
+        assert inner.help, name
+        assert inner.epilog, f"{name} has no examples"
+        for option in inner.params:
+            assert not isinstance(option, click.Option) or option.help, f"{name} {option.opts}"
+
+
+def test_every_setting_stands_on_its_page_with_its_default() -> None:
+    """A setting that is added or changed must be told of (issue 8)."""
+    page = (GUIDE / "settings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \| ([^|]+) \|", page, re.MULTILINE)
+    told = {
+        name: value.strip()
+        for names, values in rows
+        for name, value in zip(re.findall(r"`(\w+)`", names), values.split(","), strict=True)
+    }
+    words: dict[object, str] = {None: "none", False: "false"}
+    assert told == {name: words.get(spec.default, str(spec.default)) for name, spec in SPECS.items()}

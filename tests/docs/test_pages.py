@@ -1,0 +1,126 @@
+"""What the pages show, runs: block after block, as a reader would paste and type it, in a fresh folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import runpy
+import shlex
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+import litequeue
+from litequeue import JobState
+from litequeue.cli import litequeue as command
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(
+    r"(?:`(?P<file>\w+\.py)`:\n\n)?^```(?P<language>python|console)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+"""A block; one that is the contents of a file stands below its name."""
+PAGES = [
+    page
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    if BLOCK.search(page.read_text(encoding="utf-8")) and page.name != "workers.md"  # which has a test of its own
+]
+
+
+@pytest.fixture
+def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the current folder, a fresh one; the modules that a page puts there are forgotten."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the test runner keeps its own handlers
+    yield pytester.path
+    for file in pytester.path.glob("*.py"):
+        sys.modules.pop(file.stem, None)
+
+
+@pytest.mark.filterwarnings("ignore:this process writes")  # of an old SQLite in `sqlite3`, on the page about it
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_the_examples_of_a_page_run_in_their_order(
+    page: Path, folder: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader who pastes one block after the other, and types the commands, sees what the page shows.
+
+    What has tests in it is a file of tests, which pytest runs with the fixtures that they ask for.
+    """
+    text = page.read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(text))
+    python = "\n\n".join(block["text"] for block in blocks if block["language"] == "python")
+    tests = re.findall(r"^ *def (test_\w+)", python, re.MULTILINE)
+    if tests:
+        pytester.makepyfile(test_page=python)
+        pytester.runpytest("-p", "no:randomly").assert_outcomes(passed=len(tests))
+    names: dict[str, Any] = {"__name__": "__page__"}
+    for block in blocks:
+        if block["language"] == "console":
+            _type(block["text"], monkeypatch)
+        elif block["file"]:
+            (folder / block["file"]).write_text(block["text"], encoding="utf-8")
+        elif not tests:
+            exec(compile(block["text"], str(page), "exec"), names)  # noqa: S102 - our own page
+
+
+def _type(console: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run what is typed in a block; where the page shows what is printed, see that it is, `…` being anything."""
+    for typed in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        line, _, shown = typed.partition("\n")
+        told = _run(shlex.split(line, comments=True), monkeypatch)
+        if shown.strip():
+            pattern = re.escape(shown.rstrip()).replace("…", ".*")
+            assert re.fullmatch(pattern, told.rstrip()), f"{line}\n{told}"
+
+
+def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
+    match words:
+        case ["export", setting]:
+            monkeypatch.setenv(*setting.split("=", 1))
+        case ["python", file] if Path(file).exists():
+            told = io.StringIO()
+            with contextlib.redirect_stdout(told):
+                runpy.run_path(file, run_name="__main__")
+            return told.getvalue()
+        case ["python", file]:  # a tool, which has tests of its own
+            assert (ROOT / file).exists(), file
+        case ["litequeue", *arguments]:
+            result = CliRunner().invoke(command, arguments)
+            assert result.exit_code == 0, f"{arguments}: {result.output}"
+            return result.output
+        case _:
+            pytest.fail(f"nobody has tried {words}")
+    return ""
+
+
+def test_each_console_block_has_commands_to_type() -> None:
+    """What has none would not be run."""
+    for page in PAGES:
+        for block in BLOCK.finditer(page.read_text(encoding="utf-8")):
+            assert block["language"] == "python" or block["text"].startswith("$ "), (page, block["text"])
+
+
+def test_the_loop_of_the_page_on_leasing_works_until_it_is_stopped(folder: Path) -> None:
+    """Its function, with the event that its signal handler would set."""
+    page = ROOT / "docs" / "guide" / "leasing.md"
+    (loop,) = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    names: dict[str, Any] = {"__name__": "__page__"}
+    exec(compile(loop, str(page), "exec"), names)  # noqa: S102 - our own page
+    path = folder / "app.queue"
+    with litequeue.open(path) as queue:
+        job_id = queue.enqueue("work").job_id
+        worker = threading.Thread(target=names["work"], args=(str(path), 0.01))
+        worker.start()
+        try:
+            assert queue.wait_for(job_id, 30).state is JobState.COMPLETED
+        finally:
+            names["stop"].set()
+            worker.join()
