@@ -77,7 +77,8 @@ class Outbox:
     def __init__(self, queue: Queue, name: str) -> None:
         given: object = queue
         if not isinstance(given, Queue):
-            raise UsageError.of("queue", given, "a Queue, from litequeue.open")
+            hint = f"say put_message({name!r}, …, key=…) on it instead" if isinstance(given, Attached) else ""
+            raise UsageError.of("queue", given, "a Queue, from litequeue.open", hint)
         self._scope = scope_of(name)
         self._queue = queue
         self.name = name

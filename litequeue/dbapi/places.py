@@ -6,6 +6,7 @@ SQLite, of the library's version.
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
 
@@ -18,6 +19,7 @@ _LEAST_SQLITE = (3, 37, 0)
 """The first with STRICT tables. Source: sqlite.org, "STRICT Tables"."""
 _SOUND_SQLITE = (3, 51, 3)
 """The first without the WAL-reset bug. Source: sqlite.org, "Write-Ahead Logging"."""
+_PACKAGE = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 _warned: set[str] = set()
 
 
@@ -72,9 +74,18 @@ def enter(connection: Connection, path: str) -> None:
         _warned.add(str(found))
         warnings.warn(
             f"this process writes to {path} through SQLite {found}, which has the WAL-reset bug (rarely, two processes "
-            f"that checkpoint at once damage the file); {_shown(_SOUND_SQLITE)} or newer has not",
-            stacklevel=5,
+            f"that checkpoint at once damage the file); {_shown(_SOUND_SQLITE)} or newer has not. What to do until "
+            "then: docs/guide/dbapi.md, 'An old SQLite'",
+            stacklevel=_application_level(),
         )
+
+
+def _application_level() -> int:
+    """Count the frames from our caller to the first one outside of this package, as a `stacklevel` of that caller."""
+    level, frame = 0, inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _shown(version: tuple[int, ...]) -> str:

@@ -36,6 +36,9 @@ R = TypeVar("R")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 _FORMS = "[args, kwargs], a map of keyword arguments, or null for none"
+_CONNECTIONS = ("cursor", "get_bind", "dialect")
+"""One of these has whatever `litequeue.dbapi` takes: of a DB-API, Django, a session and a connection of SQLAlchemy."""
+_DBAPI_HINT = "in its transaction enqueues litequeue.dbapi.enqueue_many(connection, [task.new_job(…)])"
 
 
 class Target(Protocol[T_co]):
@@ -85,7 +88,9 @@ class TaskOptions(Generic[P]):
             PayloadError: the arguments cannot be stored.
         """
         if not hasattr(target, "enqueue"):
-            raise UsageError.of("target", target, "a queue or an open transaction, before the task's own arguments")
+            wanted = "a queue or an open transaction, before the task's own arguments"
+            hint = _DBAPI_HINT if any(hasattr(target, name) for name in _CONNECTIONS) else ""
+            raise UsageError.of("target", target, wanted, hint)
         self._check(args, kwargs)
         job = self._template
         return target.enqueue(

@@ -16,6 +16,7 @@ from litequeue import (
     CannotOpen,
     JobNotFound,
     NotAQueue,
+    Outbox,
     QueueBusy,
     QueueClosed,
     SchemaMismatch,
@@ -51,6 +52,12 @@ def test_a_verb_that_writes_wants_the_write_lock(app: apsw.Connection, attached:
         attached.set("max_attempts", 1)
     assert app.in_transaction == bool(before)
     assert attached.stats().total == 0
+
+
+def test_no_outbox_is_made_of_it_and_its_own_verb_is_named(attached: Attached) -> None:
+    """Since it could not deliver (issue 8)."""
+    with pytest.raises(UsageError, match=r"put_message\('mail', …, key=…\)"):
+        Outbox(attached, "mail")  # type: ignore[arg-type]
 
 
 def test_bad_arguments_are_told_as_everywhere(app: apsw.Connection, attached: Attached) -> None:

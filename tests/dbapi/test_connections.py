@@ -286,7 +286,37 @@ def test_a_library_with_the_reset_bug_is_warned_about_once(
     (warning,) = told
     assert "WAL-reset bug" in str(warning.message)
     assert sqlite3.sqlite_version in str(warning.message)
+    assert "docs/guide/dbapi.md, 'An old SQLite'" in str(warning.message)
     assert warning.filename == __file__
+
+
+def test_the_warning_points_at_the_application_whatever_it_called(
+    connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many calls of the package are between the two."""
+    monkeypatch.setattr(places, "_SOUND_SQLITE", (99, 0, 0))
+    calls: list[Callable[[], object]] = [
+        lambda: dbapi.create_tables(connection),
+        lambda: dbapi.enqueue_many(connection, [litequeue.NewJob("work")]),
+    ]
+    for call in calls:
+        monkeypatch.setattr(places, "_warned", set())
+        with pytest.warns(UserWarning, match="WAL-reset bug") as told:
+            call()
+        assert [warning.filename for warning in told] == [__file__]
+
+
+def test_a_task_is_enqueued_by_the_job_that_it_makes(connection: sqlite3.Connection) -> None:
+    """And who gives it the connection is told so (issue 8)."""
+    tasks = litequeue.Tasks()
+
+    @tasks.task("mail", max_attempts=3)
+    def mail(to: str) -> None: ...
+
+    with pytest.raises(UsageError, match=r"dbapi\.enqueue_many\(connection, \[task\.new_job"):
+        mail.enqueue(connection, "a@example.org")  # type: ignore[arg-type] # it has no `enqueue`
+    (made,) = dbapi.enqueue_many(connection, [mail.new_job("a@example.org")])
+    assert made.created
 
 
 def test_a_library_that_cannot_read_the_tables_is_refused(
