@@ -16,6 +16,8 @@ import pytest
 import contention
 from contending.cell import Shared, Turns, shared
 
+_RUNS = 3
+"""In how many runs a negative control has to be found out; nearly always it is in the first."""
 HARNESS = Path(__file__).parent.parent.parent / "tools" / "contention.py"
 
 
@@ -26,6 +28,15 @@ def _run(*arguments: str) -> tuple[int, dict[str, object], list[dict[str, object
     assert done.stdout, done.stderr
     told: dict[str, object] = json.loads(done.stdout)
     return done.returncode, told, cast("dict[str, list[dict[str, object]]]", told["tables"])["what was served"]
+
+
+def _found_out(*arguments: str) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """Return what that run of a few tells which found a sabotage: scheduling may hide it from one of them."""
+    for seed in range(1, _RUNS + 1):
+        status, told, served = _run(*arguments, "--seed", str(seed))
+        if status == 1:
+            return told, served
+    raise AssertionError(f"not found in {_RUNS} runs")
 
 
 @pytest.mark.slow
@@ -59,8 +70,7 @@ def test_with_the_gate_nobody_starves() -> None:
 @pytest.mark.slow
 def test_without_the_gate_somebody_starves() -> None:
     """SQLite's stock busy timeout, with many processes, does not give what the gate gives (DESIGN §3)."""
-    status, told, _ = _run(*FAIRNESS, "--control", "gate-off", "--processes", "32")
-    assert status == 1
+    told, _ = _found_out(*FAIRNESS, "--control", "gate-off", "--processes", "32")
     assert all("the least served had" in one for one in cast("list[str]", told["broken"]))
 
 
@@ -68,8 +78,7 @@ def test_without_the_gate_somebody_starves() -> None:
 def test_a_lease_without_a_look_is_found() -> None:
     """The head is read before the lock is taken: several processes get the same job, and the checker says so (G1)."""
     only = ("--processes", "4", "--durability", "normal", "--mode", "drain")
-    status, _, (row,) = _run("--jobs", "300", *only, "--control", "double-lease")
-    assert status == 1
+    _, (row,) = _found_out("--jobs", "300", *only, "--control", "double-lease")
     assert cast("int", row["doubled"]) > 0
 
 
@@ -98,8 +107,8 @@ def test_workers_whose_time_is_over_give_back_what_they_have_not_begun() -> None
 def test_workers_that_do_not_extend_their_leases_are_found() -> None:
     """A handler outlasts its lease, and another worker has the job meanwhile (V4)."""
     only = ("--processes", "3", "--durability", "normal", "--mode", "threads")
-    status, _, _ = _run("--jobs", "100", *only, "--control", "no-heartbeat")
-    assert status == 1
+    told, _ = _found_out("--jobs", "100", *only, "--control", "no-heartbeat")
+    assert told["broken"] != []
 
 
 def _served(*begun_at: int, ended_at: int) -> Turns:

@@ -89,9 +89,11 @@ SHORT = ("--workloads", "1", "--processes", "1")
 
 @pytest.mark.slow
 def test_no_mode_loses_more_than_it_says_and_no_file_is_damaged(capsys: pytest.CaptureFixture[str]) -> None:
-    """At random places of a random log, in every mode: nothing acknowledged is lost that the mode keeps (G2, §7)."""
-    seed = str(random.randrange(2**31))
-    status = powerloss.main(["--images", "800", "--verbs", "40", "--seed", seed, "--json", *SHORT])
+    """At random places of a random log, in every mode: nothing acknowledged is lost that the mode keeps (G2, §7).
+
+    The log is the same in each run of the suite; new ones are searched by the command.
+    """
+    status = powerloss.main(["--images", "800", "--verbs", "40", "--seed", "1", "--json", *SHORT])
     told = json.loads(capsys.readouterr().out)
     assert told["broken"] == []
     assert status == 0
@@ -109,10 +111,7 @@ def test_no_mode_loses_more_than_it_says_and_no_file_is_damaged(capsys: pytest.C
 @pytest.mark.parametrize("control", powerloss.CONTROLS)
 def test_the_harness_finds_every_sabotage(control: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Without syncs, on a disk that lies, with a folder that is forgotten or an early answer, promises break (§7)."""
-    seed = str(random.randrange(2**31))
-    status = powerloss.main(
-        ["--images", "150", "--verbs", "20", "--seed", seed, "--control", control, "--json", *SHORT]
-    )
+    status = powerloss.main(["--images", "150", "--verbs", "20", "--seed", "1", "--control", control, "--json", *SHORT])
     told = json.loads(capsys.readouterr().out)
     assert status == 1
     assert told["broken_count"] > 5

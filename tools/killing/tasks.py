@@ -36,6 +36,8 @@ CALLED = {
     "sleepy": 1,
 }
 """The sorts for processes that call the verbs themselves, and how often each comes."""
+MOSTLY_PLAIN = {**CALLED, "plain": 40}
+"""The same where leases are restricted: no limit counts plain work, so that it goes round the scopes in turn."""
 HANDLED = {
     "plain": 8,
     "steps": 4,

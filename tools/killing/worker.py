@@ -202,7 +202,8 @@ class _Worker:
 
     def _draw(self) -> NewJob:
         self._made += 1
-        return tasks.draw(self._random, self._orders.name, self._made)
+        sorts = tasks.CALLED if self._operator is None else tasks.MOSTLY_PLAIN
+        return tasks.draw(self._random, self._orders.name, self._made, sorts)
 
     # --- working
 
