@@ -21,12 +21,25 @@ Refusal = JobNotFound | InvalidTransition | DuplicateJob
 
 
 def cancel(context: Context, job_ids: Sequence[UUID]) -> list[Refusal]:
-    """Stop waiting and leased jobs; a holder's next word is refused, for its row has moved."""
+    """Stop waiting and leased jobs; a holder's next word is refused, for its row has moved.
+
+    One that the end of another one given has cancelled is not refused.
+    """
+    stopped: set[UUID] = set()
 
     def stop(row: Row) -> None:
+        stopped.add(row.uuid)
         moves.apply(context, [(row, rules.cancel(row, context.now))])
 
-    return _each(context, job_ids, Verb.CANCEL, stop)
+    may_follow = _stoppable(context, job_ids) if len(job_ids) > 1 and context.settings.has_chains else set()
+    refusals = _each(context, job_ids, Verb.CANCEL, stop)
+    return [refusal for refusal in refusals if refusal.job_id not in may_follow - stopped]
+
+
+def _stoppable(context: Context, job_ids: Sequence[UUID]) -> set[UUID]:
+    found = [context.one(SQL.row_by_id, job_id.bytes) for job_id in job_ids]
+    rows = [Row(*values) for values in found if values is not None]
+    return {row.uuid for row in rows if rules.may_act(Verb.CANCEL, JobState(row.state))}
 
 
 def retry(context: Context, job_ids: Sequence[UUID]) -> list[Refusal]:

@@ -326,7 +326,10 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         _raise_first(self.cancel_many((job_id,)))
 
     def cancel_many(self, job_ids: Iterable[JobId]) -> Refusals:
-        """Stop jobs in one commit; return why those were refused that could not be stopped (V9)."""
+        """Stop jobs in one commit; return why those were refused that could not be stopped (V9).
+
+        One that the end of another one given cancels is done.
+        """
         given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
         return self._do(lambda context: operating.cancel(context, given), durable=True) if given else []
 

@@ -476,6 +476,17 @@ def test_a_long_chain_is_cancelled_in_bounded_steps(queue: Queue) -> None:
     assert last_event(queue, chain[-1]) == ("cancelled", f"job {chain[-2]}, for which it waited, is cancelled")
 
 
+def test_a_chain_is_cancelled_whole_in_one_call(queue: Queue) -> None:
+    """What the cancel of the first has cancelled is done as asked; what was cancelled before is refused (V9)."""
+    first = made(queue, "link")
+    second = made(queue, "link", first)
+    third = made(queue, "link", second)
+    (refusal,) = queue.cancel_many([first, UUID(int=7), second, third])
+    assert isinstance(refusal, JobNotFound)
+    assert states(queue, first, second, third) == ["cancelled"] * 3
+    assert [late.job_id for late in queue.cancel_many([second, third])] == [second, third]
+
+
 def test_what_a_cancelled_job_missed_is_forgotten_in_steps(queue: Queue) -> None:
     """A job with many parents is stopped at once, and they end without a word to it."""
     parents = [made.job_id for made in queue.enqueue_many(NewJob("parent") for _ in range(MANY))]

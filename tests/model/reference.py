@@ -422,6 +422,10 @@ class Model:
         self._finish(job, CANCELLED)
         self.tell()
 
+    def may_cancel(self, job_id: UUID) -> bool:
+        """Tell whether there is such a job, and it is active."""
+        return job_id in self.jobs and self.jobs[job_id].state in ACTIVE
+
     def retry(self, job_id: UUID) -> None:
         """Let a finished job start anew, and a gated one go now."""
         job = self._known(job_id)
