@@ -141,6 +141,8 @@ class Placed(NamedTuple):
     job_id: UUID | None
     after: tuple[UUID, ...]
     on_parent_failure: OnParentFailure
+    expires_on: int | None
+    """By when it must have started, where that was given as a date: µs since the epoch."""
 
 
 def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
@@ -149,7 +151,7 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
     priority: int,
     delay: float | timedelta | None,
     run_at: datetime | None,
-    expires: float | timedelta | None,
+    expires: float | timedelta | datetime | None,
     max_attempts: int | None,
     idempotency_key: str | None,
     on_conflict: OnConflict,
@@ -168,6 +170,7 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
     parents = arguments.parents(after, own_id) if after != () else ()
     if on_parent_failure not in ("cancel", "run"):
         raise UsageError.of("on_parent_failure", on_parent_failure, "cancel or run")
+    is_date = isinstance(expires, datetime)
     if parents and on_conflict == "reset":
         raise UsageError.of("on_conflict", on_conflict, "return or raise for a job that waits for others (after)")
     return Placed(
@@ -176,13 +179,14 @@ def placed(  # noqa: PLR0917 - the arguments of `NewJob`, in its order
         arguments.whole("priority", priority, 0, arguments.MAX_PRIORITY),
         None if delay is None else arguments.duration_us("delay", delay),
         None if run_at is None else arguments.moment_us("run_at", run_at),
-        None if expires is None else arguments.duration_us("expires", expires),
+        None if expires is None or is_date else arguments.duration_us("expires", expires),
         None if max_attempts is None else arguments.whole("max_attempts", max_attempts, 1, arguments.MAX_COUNT),
         None if idempotency_key is None else arguments.idempotency_key(idempotency_key),
         on_conflict,
         own_id,
         parents,
         on_parent_failure,
+        arguments.moment_us("expires", expires) if is_date else None,
     )
 
 
@@ -200,7 +204,7 @@ class NewJob:
     priority: int = 100
     delay: float | timedelta | None = None
     run_at: datetime | None = None
-    expires: float | timedelta | None = None
+    expires: float | timedelta | datetime | None = None
     max_attempts: int | None = None
     idempotency_key: str | None = None
     on_conflict: OnConflict = "return"

@@ -25,12 +25,13 @@ from litequeue import clock as clocks
 from litequeue.clock import Clock
 from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Duration, Lease
-from litequeue.model import Job, Scope, storable_scope
+from litequeue.model import Job, JobState, Scope, storable_scope
 from litequeue.settlement import Exchange, Settlement
 from litequeue.sqlite import attending, exchanging, leasing, opening, reading, settling
 from litequeue.sqlite.arrivals import Waiter
 from litequeue.sqlite.attending import WorkerInfo
 from litequeue.sqlite.context import Context
+from litequeue.sqlite.exporting import Exporter
 from litequeue.sqlite.leasing import Wish
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
@@ -295,6 +296,19 @@ class Queue(Transacting):
         and is in none of them held it before the machine was started anew.
         """
         return attending.workers(self._store)
+
+    def exporter(
+        self, states: Iterable[JobState] = JobState, kind: str | None = None, scope: ManyScopes = None
+    ) -> Exporter:
+        """Return what goes through all jobs of some states, for those who carry them elsewhere. Pure reads.
+
+        `kind` and `scope` are those of `list`.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+        """
+        kind = None if kind is None else arguments.kind(kind)
+        return Exporter(self._store, frozenset(states), kind, self._stored_scopes(scope))
 
     def surveyor(self) -> Surveyor:
         """Return what looks at the file as a whole, in steps; for those who write metrics. Pure reads."""

@@ -1,12 +1,10 @@
 """`init` and `enqueue`: the commands that create a queue.
 
-Owns: the loading of many jobs from lines. Invariant: when a line is refused, every job of the lines before it is in the
-file, none of the lines after it is, and the error says where to go on.
+Leaves out: the batches in which many jobs from lines are committed (`batches`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
@@ -14,8 +12,9 @@ from uuid import UUID
 import click
 
 from litequeue import NewJob, Queue
+from litequeue.cli.batches import Loader
 from litequeue.cli.commands import Command
-from litequeue.cli.failures import Failure, Interrupted, Misuse, nothing_to_do
+from litequeue.cli.failures import Interrupted, Misuse, nothing_to_do
 from litequeue.cli.ids import GivenId, given_id, whole_ids
 from litequeue.cli.input import (
     NotJson,
@@ -29,13 +28,9 @@ from litequeue.cli.input import (
     scope_options,
     standard_input,
 )
-from litequeue.cli.output import count_of, warn
+from litequeue.cli.output import warn
 from litequeue.cli.target import Target, pass_target
-from litequeue.errors import LiteQueueError, PayloadError, QueueFull
 from litequeue.model import OnConflict, OnParentFailure
-
-_BATCH = 500
-"""Lines in one commit, at most."""
 
 
 @click.command(
@@ -143,17 +138,17 @@ def enqueue(
 
 
 def _enqueue_lines(queue: Queue, template: NewJob) -> None:
-    loader = _Loader(queue)
+    loader = Loader(queue, "enqueued")
     try:
         _load(loader, template)
     except KeyboardInterrupt as exc:
-        raise Interrupted(f"interrupted; {count_of(loader.enqueued, 'job')} enqueued") from exc
-    click.echo(f"{count_of(loader.enqueued, 'job')} enqueued")
-    if not loader.enqueued:
+        raise Interrupted(f"interrupted; {loader.told()}") from exc
+    click.echo(loader.told())
+    if not loader.made:
         nothing_to_do()
 
 
-def _load(loader: _Loader, template: NewJob) -> None:
+def _load(loader: Loader, template: NewJob) -> None:
     number = 0
     for lines in arriving_lines(standard_input()):
         for line in lines:
@@ -167,45 +162,3 @@ def _load(loader: _Loader, template: NewJob) -> None:
                 raise loader.failure(number, exc) from exc
             loader.add(number, job)
         loader.commit()
-
-
-class _Loader:
-    """Enqueues numbered jobs in batches, each a commit, and knows how many are in the file."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.enqueued = 0
-        self._queue = queue
-        self._batch: list[tuple[int, NewJob]] = []
-
-    def add(self, number: int, job: NewJob) -> None:
-        """Take the job of a line; commit when there are enough."""
-        self._batch.append((number, job))
-        if len(self._batch) == _BATCH:
-            self.commit()
-
-    def commit(self) -> None:
-        """Enqueue what was taken.
-
-        Raises:
-            Failure: a job was refused; those before it are in the file.
-        """
-        batch, self._batch = self._batch, []
-        if not batch:
-            return
-        try:
-            self._enqueue(job for _, job in batch)
-        except (PayloadError, QueueFull):  # nothing of the batch is in the file: one by one, up to the line at fault
-            for number, job in batch:
-                try:
-                    self._enqueue((job,))
-                except LiteQueueError as exc:
-                    raise self.failure(number, exc) from exc
-        except LiteQueueError as exc:
-            raise self.failure(batch[0][0], exc) from exc
-
-    def failure(self, number: int, cause: Exception) -> Failure:
-        """Return the error for a line: what is wrong with it, and where the user may go on."""
-        return Failure(f"line {number}: {cause}; {count_of(self.enqueued, 'job')} enqueued before it")
-
-    def _enqueue(self, jobs: Iterable[NewJob]) -> None:
-        self.enqueued += len(self._queue.enqueue_many(jobs))

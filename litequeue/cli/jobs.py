@@ -13,6 +13,7 @@ import click
 
 from litequeue import JobState, Queue, rules
 from litequeue.cli.acting import act, in_steps, older_than_option, purge_many, which_jobs, yes_option
+from litequeue.cli.carrying import export_jobs, import_jobs
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
@@ -222,3 +223,7 @@ def purge(
     """
     which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
     purge_many(target, which, yes=yes)
+
+
+for _command in (export_jobs, import_jobs):
+    jobs.add_command(_command)

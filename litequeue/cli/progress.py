@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -41,9 +41,12 @@ class Progress:
 
 
 @contextmanager
-def progress(label: str) -> Iterator[Progress | None]:
-    """Give what draws a bar for the length of a `with` block, or `None` where nobody would see it."""
-    if not sys.stderr.isatty():
+def progress(label: str, *, out: TextIO | None = None) -> Iterator[Progress | None]:
+    """Give what draws a bar for the length of a `with` block, or `None` where nobody would see it.
+
+    There is none either where the result itself, `out`, goes to a terminal: the two would be on the same one.
+    """
+    if not sys.stderr.isatty() or (out is not None and out.isatty()):
         yield None
         return
     drawn = Progress(label)

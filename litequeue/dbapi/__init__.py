@@ -38,7 +38,7 @@ def enqueue(
     priority: int = 100,
     delay: Duration | None = None,
     run_at: datetime | None = None,
-    expires: Duration | None = None,
+    expires: Duration | datetime | None = None,
     max_attempts: int | None = None,
     idempotency_key: str | None = None,
     on_conflict: OnConflict = "return",

@@ -78,6 +78,7 @@ def encode_one(placed: Placed, payload: object, default_scope: str) -> Encoded:
         job_id,
         after,
         on_parent_failure,
+        expires_on,
     ) = placed
     return Encoded(
         job_id,
@@ -93,6 +94,7 @@ def encode_one(placed: Placed, payload: object, default_scope: str) -> Encoded:
         codec.encode(payload),
         after,
         on_parent_failure,
+        expires_on,
     )
 
 

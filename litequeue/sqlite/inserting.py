@@ -36,6 +36,8 @@ class Encoded(NamedTuple):
     payload: bytes
     after: tuple[UUID, ...] = ()
     on_parent_failure: OnParentFailure = "cancel"
+    expires_on: int | None = None
+    """By when it must have started, where that was given as a date."""
 
     @property
     def is_named(self) -> bool:
@@ -53,7 +55,7 @@ class Encoded(NamedTuple):
 
     def expires_at(self, now: int) -> int | None:
         """Return when it must have started."""
-        return None if self.expires_us is None else now + self.expires_us
+        return self.expires_on if self.expires_us is None else now + self.expires_us
 
 
 def next_created_at(context: Context, scope: str, priority: int, *, waits: bool = False) -> int:
@@ -86,7 +88,7 @@ def insert(context: Context, new: list[tuple[UUID, Encoded]], *, waits: bool = F
     bodies = []
     gated = []
     for job_id, job in new:
-        _, scope, kind, priority, max_attempts, delay_us, run_at, expires_us, key, _, payload, _, _ = job
+        _, scope, kind, priority, max_attempts, delay_us, run_at, expires_us, key, _, payload, _, _, on = job
         state, gate = _READY
         if waits:
             state = JobState.WAITING
@@ -100,7 +102,7 @@ def insert(context: Context, new: list[tuple[UUID, Encoded]], *, waits: bool = F
         created_at = tails.get(place) or next_created_at(context, scope, priority, waits=waits)
         tails[place] = created_at + 1
         raw_id = job_id.int.to_bytes(16)
-        expires_at = None if expires_us is None else job.expires_at(now)
+        expires_at = on if expires_us is None else now + expires_us
         jobs.append((scope, state, priority, created_at, raw_id, kind, max_attempts, gate, expires_at, key, enqueued))
         bodies.append((raw_id, scope, priority, created_at, payload))
     if gated:

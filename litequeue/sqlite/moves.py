@@ -220,7 +220,6 @@ def _pull(context: Context, row: Row, move: Move, trigger: Trigger) -> None:
     """Let the trigger have its effect, now that the run's row has moved."""
     match rules.trigger_fate(move.to):
         case TriggerFate.NEW_JOB:
-            expires_at = trigger.expires_at
             new = Encoded(
                 job_id=None,
                 scope=row.scope,
@@ -229,10 +228,11 @@ def _pull(context: Context, row: Row, move: Move, trigger: Trigger) -> None:
                 max_attempts=trigger.max_attempts,
                 delay_us=None,
                 run_at=trigger.not_before,
-                expires_us=None if expires_at is None else expires_at - context.now,
+                expires_us=None,
                 idempotency_key=row.idempotency_key,
                 on_conflict="return",
                 payload=trigger.payload,
+                expires_on=trigger.expires_at,
             )
             insert(context, [(new_job_ids(context.now, 1)[0], new)])
         case TriggerFate.FOLD:

@@ -78,7 +78,7 @@ def get(reader: Reader, job_id: UUID) -> Job:
     found = reader.one(SQL.record, job_id.bytes)
     if found is None:
         raise JobNotFound(job_id)
-    return _job(reader, found)
+    return job(reader, found)
 
 
 def ids_that_begin(reader: Reader, digits: str, limit: int) -> list[UUID]:
@@ -89,19 +89,22 @@ def ids_that_begin(reader: Reader, digits: str, limit: int) -> list[UUID]:
 
 def jobs(reader: Reader, page: Page) -> list[Job]:
     """Return the next jobs in key order: scope, state, priority, `created_at`, id."""
-    is_prefix = page.kind is not None and page.kind.endswith(":")
-    below = prefix_end(page.kind) if page.kind is not None and is_prefix else None
-    kind_filter = (page.kind, page.kind if is_prefix else None, below)
+    kinds = kind_range(page.kind)
     found: list[Job] = []
     for scope, state in _groups(reader, page):
         after = _BEFORE_ALL
         if page.after is not None and page.after[:2] == (scope, state):
             after = page.after[2:]
-        rows = reader.all(SQL.records, scope, state, *after, *kind_filter, page.limit - len(found))
-        found += [_job(reader, row) for row in rows]
+        rows = reader.all(SQL.records, scope, state, *after, *kinds, page.limit - len(found))
+        found += [job(reader, row) for row in rows]
         if len(found) == page.limit:
             break
     return found
+
+
+def kind_range(kind: str | None) -> tuple[str | None, str | None, str | None]:
+    """Return a kind filter as statements take it: the kind, and from where to where it goes when it is a prefix."""
+    return (kind, kind, prefix_end(kind)) if kind is not None and kind.endswith(":") else (kind, None, None)
 
 
 def scopes(reader: Reader) -> list[Scope]:
@@ -213,8 +216,12 @@ def _groups(reader: Reader, page: Page) -> Iterator[tuple[str, JobState]]:
                 yield scope, state
 
 
-def _job(reader: Reader, found: Values) -> Job:
-    """Build a record: the columns of the part `record` stand in the order of its fields."""
+def job(reader: Reader, found: Values) -> Job:
+    """Build a record: the columns of the part `record` stand in the order of its fields.
+
+    Raises:
+        StorageCorrupt: a column is of another type than its table says.
+    """
     _check_types(found)
     job_id, scope, state, *rest = found
     values = dict(zip(_FIELDS, rest, strict=True))

@@ -147,6 +147,9 @@ class Statements:
     schedule_remove: str
     record: str
     records: str
+    last_id: str
+    export_ids: str
+    exported: str
     ids_between: str
     any_ready: str
     running_counts: str

@@ -639,6 +639,24 @@ WHERE job.scope = ? AND job.state = ? AND (job.priority, job.created_at, job.job
     AND (?6 IS NULL OR job.kind = ?6 OR (job.kind >= ?7 AND job.kind < ?8))
 ORDER BY job.priority, job.created_at, job.job_id LIMIT ?9;
 
+-- name: last_id
+SELECT job_id FROM litequeue_body ORDER BY job_id DESC LIMIT 1;
+
+-- name: export_ids
+-- One step of the walk over all jobs, by what never changes of them.
+SELECT job_id FROM litequeue_body WHERE job_id > ? AND job_id <= ? ORDER BY job_id LIMIT ?;
+
+-- name: exported
+-- Those of a step that are in some states (a text of their codes), of a scope or of all, and of a kind as in `records`.
+SELECT <record>
+FROM litequeue_body AS body
+CROSS JOIN litequeue_job AS job NOT INDEXED ON <job_of_body>
+LEFT JOIN litequeue_outcome AS outcome ON <own_outcome>
+LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
+WHERE body.job_id > ?1 AND body.job_id <= ?2 AND instr(?3, job.state) AND (?4 IS NULL OR body.scope = ?4)
+    AND (?5 IS NULL OR job.kind = ?5 OR (job.kind >= ?6 AND job.kind < ?7))
+ORDER BY body.job_id;
+
 -- name: ids_between
 -- The ids that begin with some digits are a range of the primary key.
 SELECT job_id FROM litequeue_body WHERE job_id BETWEEN ? AND ? ORDER BY job_id LIMIT ?;

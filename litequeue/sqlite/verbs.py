@@ -81,7 +81,7 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         priority: int = 100,
         delay: Duration | None = None,
         run_at: datetime | None = None,
-        expires: Duration | None = None,
+        expires: Duration | datetime | None = None,
         max_attempts: int | None = None,
         idempotency_key: str | None = None,
         on_conflict: OnConflict = "return",
@@ -93,10 +93,11 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
 
         `payload` is any msgpack value. `scope` defaults to the handle's. `priority` is 0 to 255, lower is sooner.
         `delay` (seconds or a timedelta) wins over `run_at` (an aware datetime). `expires` is in how many seconds the
-        job must have started. `max_attempts` defaults to the settings of the kind. An `idempotency_key` is unique for
-        (scope, kind) while its job is active and for `idempotency_window` after it completed; `on_conflict` says what a
-        repeat does: `return` the job that has it, `raise`, or `reset` (the newest trigger counts). A `job_id` that
-        exists is the same job, unless that one is dead or cancelled: then it is queued anew.
+        job must have started, or by when (an aware datetime). `max_attempts` defaults to the settings of the kind. An
+        `idempotency_key` is unique for (scope, kind) while its job is active and for `idempotency_window` after it
+        completed; `on_conflict` says what a repeat does: `return` the job that has it, `raise`, or `reset` (the newest
+        trigger counts). A `job_id` that exists is the same job, unless that one is dead or cancelled: then it is queued
+        anew.
 
         `after` names up to 1,000 jobs, its parents, which must be there: the job waits until all of them have
         completed. When one is dead or cancelled, `on_parent_failure` says what becomes of it: `cancel` cancels it at

@@ -77,6 +77,8 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "jobs",
             "jobs cancel",
             "jobs edit",
+            "jobs export",
+            "jobs import",
             "jobs ls",
             "jobs purge",
             "jobs retry",
@@ -127,6 +129,19 @@ def test_every_command_explains_itself_and_gives_an_example(words: str) -> None:
     assert all(option.help for option in found.params if isinstance(option, click.Option))
 
 
+def make_files(example: str, folder: Path) -> None:
+    """Make what an example finds beside its queue."""
+    for name in ("mail.queue", "other.queue"):
+        if name in example:
+            litequeue.open(name, durability="normal").close()
+    for name in ("jobs.jsonl", "dead.jsonl"):
+        if name in example and " import" in example:
+            (folder / name).write_text('{"kind": "mail:send"}\n', encoding="utf-8")
+    if " work " in example:
+        (folder / "app").mkdir()
+        (folder / "app" / "tasks.py").write_text(TASKS, encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     "example",
     [
@@ -149,20 +164,17 @@ def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypa
             lease.fail("no", retryable=False)
         if " schedule " in example:
             queue.schedule("nightly", "@daily", "report")
-        if "mail.queue" in example:
-            litequeue.open("mail.queue", durability="normal").close()
         if " restore " in example:
             queue.backup("app.backup")
-        if " work " in example:
-            (folder / "app").mkdir()
-            (folder / "app" / "tasks.py").write_text(TASKS, encoding="utf-8")
+    make_files(example, folder)
     words = shlex.split(example.rpartition("| ")[2])
     while "=" in words[0]:
         monkeypatch.setenv(*words.pop(0).split("="))
     assert words.pop(0) == "litequeue"
     if "work" in words and "--until-empty" not in words:
         words.append("--until-empty")  # else it would go on for ever
-    result = CliRunner().invoke(command, words, input="1\n2\n")
+    lines = '{"kind": "mail:send"}\n' if "import" in words else "1\n2\n"
+    result = CliRunner().invoke(command, words, input=lines)
     nothing_to_do = not {"--once", "resume", "purge"}.isdisjoint(words) and result.exit_code == 3
     assert result.exit_code == 0 or nothing_to_do, result.output
 

@@ -39,3 +39,12 @@ def test_nothing_is_drawn_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with progress("copying") as drawn:
         assert drawn is None
+
+
+def test_nothing_is_drawn_over_a_result_on_the_same_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that go to a terminal themselves would be torn by a bar (issue 8)."""
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress("exporting", out=Terminal()) as drawn:
+        assert drawn is None
+    with progress("exporting", out=io.StringIO()) as drawn:
+        assert drawn is not None

@@ -109,6 +109,24 @@ def test_a_job_waits_for_its_date_in_any_time_zone(queue: Queue, clock: FakeCloc
     assert (job.state, job.not_before) == (JobState.SCHEDULED, clock.wall_us() + 90 * SECOND)
 
 
+def test_a_job_expires_at_its_date_whenever_it_is_enqueued(queue: Queue, clock: FakeClock) -> None:
+    """`expires` may be a moment: to the µs, also for a kept trigger; one that has passed ends the job (V1, V2)."""
+    by_us = clock.wall_us() + 90 * SECOND + 1
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=by_us)
+    clock.advance(1)
+    first = queue.enqueue("work", expires=moment, idempotency_key="k").job_id
+    assert queue.get(first).expires_at == by_us
+    (lease,) = queue.lease_many(1)
+    queue.enqueue("work", expires=moment, idempotency_key="k", on_conflict="reset")
+    clock.advance(1)
+    lease.complete()
+    (again,) = queue.list(JobState.PENDING)
+    assert again.expires_at == by_us
+    late = queue.enqueue("work", expires=moment - timedelta(days=1)).job_id
+    queue.expire_overdue()
+    assert queue.get(late).last_error == "expired"
+
+
 @pytest.mark.parametrize(
     ("delay", "state", "gate"), [(30, JobState.SCHEDULED, 30 * SECOND), (0, JobState.PENDING, None)]
 )

@@ -65,6 +65,8 @@ PLANS: dict[str, list[str]] = {
         "SCAN kinds VIRTUAL TABLE INDEX 1:",
         "SEARCH job USING COVERING INDEX litequeue_job_ready (scope=? AND kind>? AND kind<?)",
     ),
+    "export_ids": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
+    "exported": ["SEARCH body USING PRIMARY KEY (job_id>? AND job_id<?)", *_FOUND, *_EXTRAS],
     "ids_between": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
     "any_ready": ["SEARCH litequeue_job USING PRIMARY KEY (scope=? AND state=?)"],
     "lease": _MOVED,
@@ -215,6 +217,7 @@ FREE = {
     "handles",
     "running_counts",  # walk the index of held leases: so many jobs run
     "running",
+    "last_id",  # the first row from the end
     "held_by",  # walks the index of held leases, once for each holder that has died
     "holders_clear",
     "weights",  # a row for each scope that has a weight, read with the settings
