@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 MAX_LEASE_S = 31_536_000
 """The longest time of a lease, and the longest pause that a worker waits out: a year."""
 Duration = float | timedelta
+"""Seconds, whole or not, or a timedelta; each verb says what is too little or too much."""
 Fence = tuple[str, int, int, bytes, str, int]
 """What a lease's every write must match: scope, priority, `created_at`, job id, worker, generation."""
 

@@ -36,9 +36,13 @@ ANY: Final = SpecialScope.ANY
 """Every scope, where a verb looks at more than one (leases, `wait`, `list`, `stats`, maintenance)."""
 
 Scope = str | Literal[SpecialScope.SYSTEM]
+"""One scope: a name of 1 to 255 characters, or `SYSTEM`."""
 OnConflict = Literal["return", "raise", "reset"]
+"""What a repeat of an idempotency key does: see `Queue.enqueue`."""
 Misfire = Literal["all", "latest", "skip"]
+"""What becomes of boundaries that a schedule has missed: see `Queue.schedule`."""
 OnParentFailure = Literal["cancel", "run"]
+"""What becomes of a job whose parent is dead or cancelled: see `Queue.enqueue`."""
 
 
 class JobState(IntEnum):
@@ -307,7 +311,9 @@ class Job:
     scope: Scope
     state: JobState
     priority: int
+    """0 to 255; lower is sooner."""
     created_at: int
+    """Its place in line: when it was enqueued, later than every other pending job of its scope and priority."""
     kind: str
     attempts: int
     """Leases taken; `release` gives one back."""
@@ -316,23 +322,34 @@ class Job:
     max_attempts: int | None
     """Given at enqueue; `None` leaves it to the settings of its kind."""
     lease_generation: int
+    """The fencing token: one more at each lease, never reset."""
     worker_id: str | None
+    """Who has it; `None` when nobody does."""
     holder: int | None
+    """The number of the live handle that has it, as in `WorkerInfo`."""
     leased_at: int | None
     """When the latest lease began."""
     lease_deadline: int | None
     """When the lease lapses, converted from the lease clock to wall time at the moment of reading."""
     beats: int
+    """How often the present lease was extended."""
     checkpoints: int
+    """How many checkpoints the present lease has made."""
     last_beat_at: int | None
     not_before: int | None
+    """When a delay or a back-off is over; `None` for a job that is not held up."""
     expires_at: int | None
+    """By when it must have started; `None` is never too late."""
     finished_at: int | None
     idempotency_key: str | None
     last_error: str | None
+    """What the last run failed of, up to 8 KiB; `None` after a success."""
     continuation: bytes | None
+    """The bytes of the present lease's last checkpoint."""
     progress: float | None
+    """0.0 to 1.0, of the present lease's last checkpoint."""
     note: str | None
+    """The text of the present lease's last checkpoint."""
     encoded_payload: bytes = field(repr=False)
     encoded_result: bytes | None = field(repr=False)
     encoded_events: bytes = field(repr=False)

@@ -94,6 +94,7 @@ class Released:
 
 
 Settlement = Completed | Failed | Released
+"""How a run ended: see `Queue.exchange`."""
 Refusal = LeaseConflict | PayloadError | DuplicateJob | QueueFull | JobNotFound
 """Why one settlement was refused: its lease is no longer valid, or its result or a job of its `then` is not taken."""
 

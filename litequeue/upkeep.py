@@ -60,7 +60,11 @@ class Upkeep(Verbs):
         return bool(self._dead_holders())
 
     def promote_due(self, scope: ManyScopes = ANY) -> int:
-        """Make every due job ready; return how many were moved (V11)."""
+        """Make every due job ready; return how many were moved (V11).
+
+        Raises:
+            UsageError: no scope.
+        """
         self._store.refuse_inside()
         where = self._stored_scopes(scope)
         return self._in_steps(
@@ -68,7 +72,11 @@ class Upkeep(Verbs):
         )
 
     def expire_overdue(self, scope: ManyScopes = ANY) -> int:
-        """Bury every waiting job that can no longer start in time; return how many (V11)."""
+        """Bury every waiting job that can no longer start in time; return how many (V11).
+
+        Raises:
+            UsageError: no scope.
+        """
         self._store.refuse_inside()
         where = self._stored_scopes(scope)
         return self._in_steps(
@@ -168,6 +176,9 @@ class Upkeep(Verbs):
         """Return in how many seconds, by the handle's clock, a lease call may find something; 0 is now, infinity never.
 
         Others' commits make it sooner. A pure read, for who moves a clock by hand.
+
+        Raises:
+            UsageError: an argument out of its bounds.
         """
         where, filters = self._stored_scopes(scope), arguments.kind_filters(kinds)
         return self._look(lambda reader: reading.until_work(reader, where, filters))

@@ -58,6 +58,8 @@ class AsyncWaiter:
     async def pause(self, timeout: Duration | None = None) -> None:
         """Wait for the time alone, or for an interrupt: nothing is looked for.
 
+        `timeout` is seconds or a timedelta; `None` waits for ever.
+
         Raises:
             UsageError: the time is out of its bounds, or this task has a transaction open.
         """

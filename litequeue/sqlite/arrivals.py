@@ -164,7 +164,8 @@ class Waiter(Lookout):
     def pause(self, timeout: Duration | None = None) -> None:
         """Wait for the time alone, or for an interrupt: nothing is looked for, and no bell listened to.
 
-        A handle that is closed ends it within about a second.
+        `timeout` is seconds or a timedelta; `None` waits for ever. A handle that is closed ends it within about a
+        second.
 
         Raises:
             UsageError: the time is out of its bounds.

@@ -55,7 +55,11 @@ class OutboxVerbs(Doing):
         self._do(lambda context: outboxing.discard(context, scope, given), durable=True)
 
     def waiting_messages(self, outbox: str) -> int:
-        """Count the messages of an outbox that wait behind another one of their key; reads each of them once."""
+        """Count the messages of an outbox that wait behind another one of their key; reads each of them once.
+
+        Raises:
+            UsageError: a bad name.
+        """
         scope = scope_of(outbox)
         return self._look(lambda reader: outboxing.waiting(reader, scope))
 

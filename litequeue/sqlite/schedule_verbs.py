@@ -42,7 +42,8 @@ class ScheduleVerbs(Doing):
 
         Whoever runs maintenance (a worker does), or `run_schedules`, makes a job at each boundary; its `boundary` says
         which. Boundaries found more than 60 s late were missed: with `all` they are replayed in order, the latest 64;
-        with `latest` the latest one is fired; with `skip` none of them is. The other arguments are those of `enqueue`.
+        with `latest` the latest one is fired; with `skip` none of them is. The other arguments are those of `enqueue`;
+        `expires` counts, in seconds, from the moment at which the job is made.
 
         Raises:
             InvalidSpec: the spec cannot be read, or no time matches it.

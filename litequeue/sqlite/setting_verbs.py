@@ -23,7 +23,11 @@ class SettingVerbs(Doing):
     """What a queue and a transaction say of the whole file."""
 
     def settings(self, kind: str | None = None) -> dict[str, Value]:
-        """Return the settings in force, for the file or for a kind; durations in seconds, `None` is forever."""
+        """Return the settings in force, for the file or for a kind; durations in seconds, `None` is forever.
+
+        Raises:
+            UsageError: a bad kind.
+        """
         if kind is not None:
             arguments.kind(kind)
         return self._look(lambda reader: reader.settings.values(kind))

@@ -40,6 +40,7 @@ from litequeue.sqlite.watching import WATCHER
 
 T = TypeVar("T")
 Durability = Literal["full", "enqueue", "normal"]
+"""When commits are synced to disk: see `litequeue.open`."""
 
 _FULL, _NORMAL = "FULL", "NORMAL"
 _HAD_COMMITTED = "litequeue: the transaction had been committed when this came"

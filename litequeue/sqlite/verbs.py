@@ -209,7 +209,13 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         _raise_first(self.extend_many((lease,), ttl))
 
     def extend_many(self, leases: Iterable[Lease], ttl: Duration | None = None) -> Conflicts:
-        """Prolong leases in one commit; return the conflicts of those that are no longer held (V4)."""
+        """Prolong leases in one commit; return the conflicts of those that are no longer held (V4).
+
+        `ttl` is as in `extend`.
+
+        Raises:
+            UsageError: an argument out of its bounds; then none is prolonged.
+        """
         given = _leases(leases)
         ttl_us = None if ttl is None else arguments.duration_us("ttl", ttl, positive=True, most_s=MAX_LEASE_S)
         return self._settle(given, lambda context: settling.extend(context, given, ttl_us))
@@ -291,7 +297,13 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
     def fail_many(
         self, leases: Iterable[Lease], error: str, *, retryable: bool = True, delay: Duration | None = None
     ) -> Conflicts:
-        """Report failed runs with one error in one commit; return the conflicts of those no longer held (V7)."""
+        """Report failed runs with one error in one commit; return the conflicts of those no longer held (V7).
+
+        The arguments are those of `fail`.
+
+        Raises:
+            UsageError: an argument out of its bounds; then none is reported.
+        """
         given = _leases(leases)
         if not isinstance(error, str):
             raise UsageError.of("error", error, "text")
@@ -310,7 +322,13 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         _raise_first(self.release_many((lease,), delay))
 
     def release_many(self, leases: Iterable[Lease], delay: Duration | None = None) -> Conflicts:
-        """Give jobs back in one commit; return the conflicts of those that are no longer held (V8)."""
+        """Give jobs back in one commit; return the conflicts of those that are no longer held (V8).
+
+        `delay` is as in `release`.
+
+        Raises:
+            UsageError: an argument out of its bounds; then none is given back.
+        """
         given = _leases(leases)
         delay_us = 0 if delay is None else arguments.duration_us("delay", delay)
         return self._settle(given, lambda context: settling.release(context, given, delay_us))
@@ -330,6 +348,9 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         """Stop jobs in one commit; return why those were refused that could not be stopped (V9).
 
         One that the end of another one given cancels is done.
+
+        Raises:
+            UsageError: one of them is no UUID, nor the text of one; then none is stopped.
         """
         given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
         return self._do(lambda context: operating.cancel(context, given), durable=True) if given else []
@@ -347,7 +368,11 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         _raise_first(self.retry_many((job_id,)))
 
     def retry_many(self, job_ids: Iterable[JobId]) -> Refusals:
-        """Run jobs again in one commit; return why those were refused that could not be (V10)."""
+        """Run jobs again in one commit; return why those were refused that could not be (V10).
+
+        Raises:
+            UsageError: one of them is no UUID, nor the text of one; then none is run again.
+        """
         given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
         return self._do(lambda context: operating.retry(context, given), durable=True) if given else []
 
@@ -383,7 +408,10 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
     ) -> Refusals:
         """Change where waiting jobs stand, in one commit; return why those were refused that could not be (V16).
 
-        Raises: `UsageError` as `edit`; then none of the jobs is changed.
+        The arguments are those of `edit`.
+
+        Raises:
+            UsageError: as `edit`; then none of the jobs is changed.
         """
         given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
         change = Edit(
@@ -406,7 +434,11 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         _raise_first(self.remove_many((job_id,)))
 
     def remove_many(self, job_ids: Iterable[JobId]) -> Refusals:
-        """Remove finished jobs in one commit; return why those were refused that could not be (V17)."""
+        """Remove finished jobs in one commit; return why those were refused that could not be (V17).
+
+        Raises:
+            UsageError: one of them is no UUID, nor the text of one; then none is removed.
+        """
         given = [arguments.job_id("job_id", job_id) for job_id in _listed("job_ids", job_ids)]
         return self._do(lambda context: operating.remove(context, given), durable=True) if given else []
 
@@ -507,7 +539,11 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         return self._look(lambda reader: reading.held_back(reader, given))
 
     def stats(self, scope: ManyScopes = None) -> Stats:
-        """Count the jobs of a scope (the handle's by default, `ANY` for all); reads every job's key once (V13)."""
+        """Count the jobs of a scope (the handle's by default, `ANY` for all); reads every job's key once (V13).
+
+        Raises:
+            UsageError: no scope.
+        """
         wanted = self._stored_scopes(scope)
         return self._look(lambda reader: reading.stats(reader, wanted))
 

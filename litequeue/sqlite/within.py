@@ -43,11 +43,19 @@ class Within(Verbs):
         return self._do(lambda context: _until_done(lambda: upkeep.reap(context, upkeep.STEP)), durable=False)
 
     def promote_due(self, scope: ManyScopes = ANY) -> int:
-        """Make every due job ready; return how many were moved (V11)."""
+        """Make every due job ready; return how many were moved (V11).
+
+        Raises:
+            UsageError: no scope.
+        """
         return self._in_steps(scope, upkeep.promote)
 
     def expire_overdue(self, scope: ManyScopes = ANY) -> int:
-        """Bury every waiting job that can no longer start in time; return how many (V11)."""
+        """Bury every waiting job that can no longer start in time; return how many (V11).
+
+        Raises:
+            UsageError: no scope.
+        """
         return self._in_steps(scope, upkeep.expire)
 
     def tell_waiting(self) -> int:

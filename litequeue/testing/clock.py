@@ -40,7 +40,11 @@ class FakeClock:
         return _EPOCH + timedelta(microseconds=self._wall_us)
 
     def advance(self, duration: float | timedelta) -> None:
-        """Let time pass, on both clocks, by seconds or a timedelta of 0 or more."""
+        """Let time pass, on both clocks, by seconds or a timedelta of 0 or more.
+
+        Raises:
+            ValueError: less than 0.
+        """
         microseconds = _us(duration)
         if microseconds < 0:
             raise ValueError(f"time passes forwards, not by {duration}: step_wall() steps the wall clock back")
@@ -48,11 +52,17 @@ class FakeClock:
         self._monotonic_us += microseconds
 
     def step_wall(self, duration: float | timedelta) -> None:
-        """Set the wall clock forwards or back, as an administrator or NTP does; leases do not notice."""
+        """Set the wall clock forwards or back, as an administrator or NTP does; leases do not notice.
+
+        `duration` is seconds or a timedelta.
+        """
         self._wall_us += _us(duration)
 
     def suspend(self, duration: float | timedelta) -> None:
-        """Close the laptop: the wall clock goes on, the monotonic clock stands still."""
+        """Close the laptop: the wall clock goes on, the monotonic clock stands still.
+
+        `duration` is seconds or a timedelta.
+        """
         self._wall_us += _us(duration)
 
     def reboot(self, boot_id: str | None = None, monotonic_us: int = 1_000_000) -> None:

@@ -14,7 +14,7 @@ from litequeue.settings import SPECS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guide"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]]:
@@ -28,7 +28,7 @@ def leaves(group: click.Group, *path: str) -> Iterator[tuple[str, click.Command]
 
 def test_every_command_stands_in_the_table_of_commands() -> None:
     """And no other: one that is added, renamed or gone must be told of (issue 8)."""
-    page = (GUIDE / "command.md").read_text(encoding="utf-8")
+    page = (DOCS / "guide" / "command.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[^|]*`) \|", page, re.MULTILINE)
     told = {
         " ".join(re.findall(r"(?<!\S)[a-z][a-z-]*(?!\S)", words))
@@ -36,6 +36,22 @@ def test_every_command_stands_in_the_table_of_commands() -> None:
         for words in re.findall(r"`(.*?)`", row)
     }
     assert told == {name for name, _ in leaves(command)}
+
+
+def test_every_option_stands_in_the_reference() -> None:
+    """Below its command (issue 8)."""
+    page = (DOCS / "reference" / "command.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## `([^`]+)`\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    options = {
+        f"{name} {word}"
+        for name, inner in leaves(command)
+        for option in inner.params
+        if isinstance(option, click.Option)
+        for word in (*option.opts, *option.secondary_opts)
+    }
+    told = {f"{name} {word}" for name, text in sections.items() for word in re.findall(r"`(--?[\w-]+)`", text)}
+    assert sections.keys() == {name for name, _ in leaves(command)}
+    assert options - told == set()
 
 
 def test_every_command_and_option_has_help_and_every_command_examples() -> None:
@@ -49,7 +65,7 @@ def test_every_command_and_option_has_help_and_every_command_examples() -> None:
 
 def test_every_setting_stands_on_its_page_with_its_default() -> None:
     """A setting that is added or changed must be told of (issue 8)."""
-    page = (GUIDE / "settings.md").read_text(encoding="utf-8")
+    page = (DOCS / "guide" / "settings.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (`[a-z_`, ]+`) \| ([^|]+) \|", page, re.MULTILINE)
     told = {
         name: value.strip()
