@@ -11,14 +11,16 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+BLOCK = re.compile(r"(?:`(?P<file>\w+\.py)`:\n\n)?^```python\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def written(folder: Path) -> list[str]:
-    """Write every Python block of the pages into a file of its own; return their names."""
+    """Write every Python block of the pages into a file, its own where the page says so; return their names."""
     for page in PAGES:
-        blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        for number, block in enumerate(blocks, 1):
-            (folder / f"{page.stem.lower()}_{number}.py").write_text(block, encoding="utf-8")
+        for number, block in enumerate(BLOCK.finditer(page.read_text(encoding="utf-8")), 1):
+            path = folder / (block["file"] or f"{page.stem.lower()}_{number}.py")
+            assert not path.exists(), path
+            path.write_text(block["text"], encoding="utf-8")
     names = sorted(path.name for path in folder.glob("*.py"))
     assert names
     return names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import logging
 import re
 import runpy
 import shlex
@@ -28,6 +29,7 @@ BLOCK = re.compile(
     r"(?:`(?P<file>\w+\.py)`:\n\n)?^```(?P<language>python|console)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 """A block; one that is the contents of a file stands below its name."""
+UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
@@ -38,7 +40,7 @@ PAGES = [
 @pytest.fixture
 def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give the current folder, a fresh one; the modules that a page puts there are forgotten."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path", [str(pytester.path), *sys.path])  # as of a script in it
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # the test runner keeps its own handlers
     yield pytester.path
     for file in pytester.path.glob("*.py"):
@@ -54,51 +56,91 @@ def test_the_examples_of_a_page_run_in_their_order(
 
     What has tests in it is a file of tests, which pytest runs with the fixtures that they ask for.
     """
-    text = page.read_text(encoding="utf-8")
-    blocks = list(BLOCK.finditer(text))
-    python = "\n\n".join(block["text"] for block in blocks if block["language"] == "python")
-    tests = re.findall(r"^ *def (test_\w+)", python, re.MULTILINE)
+    blocks = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
+    python = "\n\n".join(block["text"] for block in blocks if block["language"] == "python" and not block["file"])
+    tests = _tests(python)
     if tests:
         pytester.makepyfile(test_page=python)
-        pytester.runpytest("-p", "no:randomly").assert_outcomes(passed=len(tests))
+        pytester.runpytest("-p", "no:randomly", "test_page.py").assert_outcomes(passed=tests)
     names: dict[str, Any] = {"__name__": "__page__"}
+    terminal = Terminal(monkeypatch)
     for block in blocks:
         if block["language"] == "console":
-            _type(block["text"], monkeypatch)
+            terminal.type(block["text"])
         elif block["file"]:
             (folder / block["file"]).write_text(block["text"], encoding="utf-8")
+            if _tests(block["text"]):
+                pytester.runpytest("-p", "no:randomly", block["file"]).assert_outcomes(passed=_tests(block["text"]))
         elif not tests:
             exec(compile(block["text"], str(page), "exec"), names)  # noqa: S102 - our own page
 
 
-def _type(console: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run what is typed in a block; where the page shows what is printed, see that it is, `…` being anything."""
-    for typed in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
-        line, _, shown = typed.partition("\n")
-        told = _run(shlex.split(line, comments=True), monkeypatch)
-        if shown.strip():
-            pattern = re.escape(shown.rstrip()).replace("…", ".*")
-            assert re.fullmatch(pattern, told.rstrip()), f"{line}\n{told}"
+def _tests(python: str) -> int:
+    return len(re.findall(r"^ *def test_\w+", python, re.MULTILINE))
 
 
-def _run(words: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
-    match words:
-        case ["export", setting]:
-            monkeypatch.setenv(*setting.split("=", 1))
-        case ["python", file] if Path(file).exists():
-            told = io.StringIO()
-            with contextlib.redirect_stdout(told):
-                runpy.run_path(file, run_name="__main__")
-            return told.getvalue()
-        case ["python", file]:  # a tool, which has tests of its own
-            assert (ROOT / file).exists(), file
-        case ["litequeue", *arguments]:
-            result = CliRunner().invoke(command, arguments)
-            assert result.exit_code == 0, f"{arguments}: {result.output}"
-            return result.output
-        case _:
-            pytest.fail(f"nobody has tried {words}")
-    return ""
+class Terminal:
+    """What is typed in the console blocks of a page, with the real ids of jobs instead of those that it shows."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._monkeypatch = monkeypatch
+        self._ids: dict[str, str] = {}
+        """By the ids that the page shows."""
+
+    def type(self, console: str) -> None:
+        """Run each line; where the page shows what is printed, see that it is, `…` being anything."""
+        for typed in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+            line, _, shown = typed.partition("\n")
+            told = self._run([self._ids.get(word, word) for word in shlex.split(line, comments=True)])
+            if shown.strip():
+                self._compare(line, shown, told)
+
+    def _compare(self, line: str, shown: str, told: str) -> None:
+        parts = re.split(rf"(…|{UUID})", _plain(shown))
+        new = list(dict.fromkeys(part for part in parts if re.fullmatch(UUID, part) and part not in self._ids))
+        seen: set[str] = set()
+        pattern = ""
+        for part in parts:
+            if part == "…":
+                pattern += ".*"
+            elif part in new:
+                pattern += f"(?P=id{new.index(part)})" if part in seen else f"(?P<id{new.index(part)}>{UUID})"
+                seen.add(part)
+            else:
+                pattern += re.escape(self._ids.get(part, part))
+        found = re.fullmatch(pattern, _plain(told), re.DOTALL)
+        assert found is not None, f"{line}\n{told}"
+        self._ids |= {part: found[f"id{place}"] for place, part in enumerate(new)}
+
+    def _run(self, words: list[str]) -> str:
+        match words:
+            case ["export", setting]:
+                self._monkeypatch.setenv(*setting.split("=", 1))
+            case ["echo", text, ">", file]:
+                Path(file).write_text(f"{text}\n", encoding="utf-8")
+            case ["python", file] if Path(file).exists():
+                told = io.StringIO()
+                with contextlib.redirect_stdout(told):
+                    runpy.run_path(file, run_name="__main__")
+                return told.getvalue()
+            case ["python", file]:  # a tool, which has tests of its own
+                assert (ROOT / file).exists(), file
+            case ["litequeue", *arguments]:
+                with self._monkeypatch.context() as patch:
+                    patch.setattr(
+                        logging.root, "handlers", []
+                    )  # the test runner's, to which `work` would leave its lines
+                    result = CliRunner().invoke(command, arguments)
+                assert result.exit_code == 0, f"{arguments}: {result.output}"
+                return result.output
+            case _:
+                pytest.fail(f"nobody has tried {words}")
+        return ""
+
+
+def _plain(text: str) -> str:
+    """Return text without what depends on how wide the columns are."""
+    return "\n".join(re.sub(" +", " ", line).strip() for line in text.strip().splitlines())
 
 
 def test_each_console_block_has_commands_to_type() -> None:
