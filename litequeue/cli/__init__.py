@@ -30,6 +30,7 @@ from litequeue.cli.schedule import schedule
 from litequeue.cli.settings import settings
 from litequeue.cli.stats import stats
 from litequeue.cli.target import Target
+from litequeue.cli.top import top
 from litequeue.cli.weight import weight
 from litequeue.cli.work import work
 from litequeue.cli.workers import workers
@@ -49,7 +50,8 @@ LITEQUEUE_DB=app.queue litequeue stats
     "paths",
     metavar="FILE",
     multiple=True,  # without click's `envvar`, which would take the one path in it apart at its spaces
-    help="The queue file, before the command. `stats`, `dead ls`, `metrics` take several.  [env var: LITEQUEUE_DB]",
+    help="The queue file, before the command. `stats`, `top`, `dead ls`, `metrics` take several."
+    "  [env var: LITEQUEUE_DB]",
 )
 @click.pass_context
 def litequeue(context: click.Context, paths: tuple[str, ...]) -> None:
@@ -75,6 +77,7 @@ COMMANDS = (
     schedule,
     outbox,
     stats,
+    top,
     metrics,
     scopes,
     kinds,

@@ -1,13 +1,12 @@
 """`dead`: dead letters and what they died of.
 
-Owns: their grouping by error. Invariant: however many there are, what is held of them is a page and a line an error.
-Leaves out: everything that `jobs` does to jobs in other states, by the same work (`acting`).
+Leaves out: everything that `jobs` does to jobs in other states, by the same work (`acting`), and the counting of what
+they died of (`sqlite.causes`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -22,22 +21,13 @@ from litequeue.cli.listing import job_lines, listing_lines
 from litequeue.cli.output import one_line, plain, table, warn
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
-from litequeue.model import Scope, SpecialScope
+from litequeue.model import ANY, Scope, SpecialScope, storable_scope
+from litequeue.sqlite.causes import Cause
+from litequeue.sqlite.walks import whole
 
-_PAGE = 1000
 _ERROR_CHARS = 200
 """Of the first line of an error, as a person reads it; they are told apart by the whole line."""
 _OF_KIND = "Only this kind, or every kind that begins so ('area:')."
-
-
-@dataclass(slots=True)
-class _Cause:
-    """The jobs of a kind that have died of one error."""
-
-    kind: str
-    error: str
-    jobs: int
-    last: Job
 
 
 @click.group(cls=Group, epilog="litequeue --db app.queue dead ls --by-error")
@@ -79,7 +69,7 @@ def list_dead(
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     times = Times.now(utc=utc)
     pages: dict[str, list[Job]] = {}
-    causes: dict[str, list[_Cause]] = {}
+    causes: dict[str, list[Cause]] = {}
     for path, queue in target.queues():
         pages[path] = queue.list(JobState.DEAD, kind, where, limit)
         causes[path] = _causes(queue, kind, where)[:limit] if by_error and pages[path] else []
@@ -202,38 +192,29 @@ def _which(
     return which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
 
 
-def _causes(queue: Queue, kind: str | None, scope: Scope | SpecialScope | None) -> list[_Cause]:
+def _causes(queue: Queue, kind: str | None, scope: Scope | SpecialScope | None) -> list[Cause]:
     """Return what dead letters have died of, the most frequent first."""
-    found: dict[tuple[str, str], _Cause] = {}
-    after: Job | None = None
-    while page := queue.list(JobState.DEAD, kind, scope, _PAGE, after):
-        after = page[-1]
-        for job in page:
-            error = (job.last_error or "").strip().partition("\n")[0]
-            cause = found.setdefault((job.kind, error), _Cause(job.kind, error, 0, job))
-            cause.jobs += 1
-            if (job.finished_at or 0) > (cause.last.finished_at or 0):
-                cause.last = job
-    return sorted(found.values(), key=lambda cause: (-cause.jobs, cause.kind, cause.error))
+    place = queue.scope if scope is None else scope
+    return whole(queue.surveyor().causes(None if place is ANY else storable_scope(place), kind))
 
 
-def _cause_lines(causes: Sequence[_Cause], times: Times) -> Iterator[str]:
+def _cause_lines(causes: Sequence[Cause], times: Times) -> Iterator[str]:
     if not causes:
         return
     rows = [["JOBS", "KIND", "LAST", "LAST JOB", "ERROR"]]
     for cause in causes:
         error = one_line(cause.error)
         shown = error if len(error) <= _ERROR_CHARS else f"{error[: _ERROR_CHARS - 1]}…"
-        last = times.distance(cause.last.finished_at)
-        rows.append([str(cause.jobs), plain(cause.kind), last, str(cause.last.job_id), shown])
+        last = times.distance(cause.last_finished_at)
+        rows.append([str(cause.jobs), plain(cause.kind), last, str(cause.last_job_id), shown])
     yield from table(rows)
 
 
-def _form(cause: _Cause) -> dict[str, Json]:
+def _form(cause: Cause) -> dict[str, Json]:
     return {
         "kind": cause.kind,
         "error": cause.error,
         "jobs": cause.jobs,
-        "last_finished_at": cause.last.finished_at,
-        "last_job_id": str(cause.last.job_id),
+        "last_finished_at": cause.last_finished_at,
+        "last_job_id": str(cause.last_job_id),
     }

@@ -23,7 +23,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories that have no place in text that is only shown: controls, bidirectional marks, surrogates …"""
 NOTHING = "-"
-_COLOURS = {
+COLOURS = {
     JobState.LEASED: "cyan",
     JobState.COMPLETED: "green",
     JobState.RETRYABLE: "yellow",
@@ -72,7 +72,7 @@ def utc(moment_us: int) -> str:
 
 def state_text(state: JobState) -> str:
     """Write a state, in its colour where colours are shown."""
-    colour = _COLOURS.get(state)
+    colour = COLOURS.get(state)
     return state.name.lower() if colour is None else click.style(state.name.lower(), fg=colour)
 
 

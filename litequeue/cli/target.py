@@ -40,7 +40,7 @@ class Target:
         first, *others = self._required()
         if others:
             raise Misuse(
-                "this command works on one file: only `stats`, `dead ls` and `metrics` take --db several times"
+                "this command works on one file: only `stats`, `top`, `dead ls` and `metrics` take --db several times"
             )
         return first
 
@@ -84,15 +84,18 @@ class Target:
         return self.paths
 
 
-def open_file(path: str, *, create: bool = False) -> litequeue.Queue:
-    """Open a file; whoever calls this closes it.
+def open_file(path: str, *, create: bool = False, busy_timeout: float | None = None) -> litequeue.Queue:
+    """Open a file; whoever calls this closes it. `busy_timeout` is in seconds; `None` is the usual one.
 
     Raises:
         LiteQueueError: it cannot be opened; see `litequeue.open`.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        queue = litequeue.open(path, create=create)
+        if busy_timeout is None:
+            queue = litequeue.open(path, create=create)
+        else:
+            queue = litequeue.open(path, create=create, busy_timeout=busy_timeout)
     for warning in caught:
         warn(f"warning: {warning.message}")
     return queue

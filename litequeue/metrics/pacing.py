@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from litequeue.sqlite.surveying import Walk
+from litequeue.sqlite.walks import Walk
 
 T = TypeVar("T")
 

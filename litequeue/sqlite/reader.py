@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from litequeue.settings import Settings
 
 
-Place = TypeVar("Place", str, tuple[str, int, int, int, bytes], tuple[int, str, int, int, int, bytes])
+Place = TypeVar(
+    "Place",
+    str,
+    tuple[str, int, int, int, bytes],
+    tuple[int, str, int, int, int, bytes],
+    tuple[str, int, int],
+    tuple[str, str, int],
+)
 
 
 class Reader:

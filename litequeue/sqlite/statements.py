@@ -163,6 +163,11 @@ class Statements:
     survey_ready: str
     survey_done: str
     survey_lapsed: str
+    survey_running: str
+    survey_dead: str
+    flow_in: str
+    flow_out: str
+    flow_back: str
     examined_jobs: str
     examined_bodies: str
     examined_outcomes: str

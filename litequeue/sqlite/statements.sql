@@ -731,6 +731,44 @@ SELECT count(*) FROM (
     SELECT 1 FROM litequeue_job INDEXED BY litequeue_job_deadline WHERE state = 1 AND lease_deadline <= ? LIMIT ?
 );
 
+-- name: survey_running
+-- Leased jobs, those that lapse first; without what is large of them.
+SELECT job.job_id, job.scope, job.kind, job.attempts, job.worker_id, holder.pid, holder.host, job.leased_at,
+    job.lease_deadline, continuation.progress, continuation.note
+FROM litequeue_job AS job INDEXED BY litequeue_job_deadline
+LEFT JOIN litequeue_holder AS holder ON holder.id = job.holder
+LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
+WHERE job.state = 1 ORDER BY job.lease_deadline LIMIT ?;
+
+-- name: survey_dead
+-- Dead jobs of a scope after a place, with their error; a kind filter is (exact, from, below).
+SELECT job.priority, job.created_at, job.job_id, job.kind, job.finished_at, outcome.last_error
+FROM litequeue_job AS job NOT INDEXED
+LEFT JOIN litequeue_outcome AS outcome ON <own_outcome>
+WHERE job.scope = ? AND job.state = 4 AND (job.priority, job.created_at, job.job_id) > (?, ?, ?)
+    AND (?5 IS NULL OR job.kind = ?5 OR (job.kind >= ?6 AND job.kind < ?7))
+ORDER BY job.priority, job.created_at, job.job_id LIMIT ?8;
+
+-- name: flow_in
+-- Of up to so many jobs of a group that were created after a time: how many there are, and the first.
+SELECT count(*), min(created_at) FROM (
+    SELECT created_at FROM litequeue_job NOT INDEXED
+    WHERE scope = ? AND state = ? AND priority = ? AND created_at > ? ORDER BY created_at DESC LIMIT ?
+);
+
+-- name: flow_out
+-- Of so many finished jobs of a group, the youngest that were created before a time: how many, the first of them, how
+-- many of them have ended after another time, and when the first of those did.
+SELECT count(*), min(created_at), sum(finished_at > ?5), min(CASE WHEN finished_at > ?5 THEN finished_at END) FROM (
+    SELECT created_at, finished_at FROM litequeue_job NOT INDEXED
+    WHERE scope = ?1 AND state = ?2 AND priority = ?3 AND created_at < ?4 ORDER BY created_at DESC LIMIT ?6
+);
+
+-- name: flow_back
+-- The same of jobs that wait out their back-off; when they failed, only their log tells.
+SELECT created_at, job_id, events FROM litequeue_job NOT INDEXED
+WHERE scope = ? AND state = ? AND priority = ? AND created_at < ? ORDER BY created_at DESC LIMIT ?;
+
 -- ## Examination: every row by key, in pages, each page with what belongs to it in one snapshot
 
 -- name: examined_jobs

@@ -1,35 +1,38 @@
-"""Surveys: what a whole file comes to, for metrics.
+"""Surveys: what a whole file comes to, for metrics and for those who watch it.
 
-Owns: the walks over all jobs, over the heads of all lines, and over a sample of what was completed lately. Invariants:
-each step of a walk is a snapshot of its own and looks at a bounded number of rows, so that it neither takes the write
-lock, nor keeps the write-ahead log from being copied back, nor another reader of this handle waiting for long. A file
-of one step is so counted as it is at one moment; in a larger one, a job that moves meanwhile may be counted in both of
-its places or in none. Leaves out: how often a survey is worth its time, and what its figures are called (`metrics`).
+Owns: the walks over all jobs, over the heads of all lines, and over a sample of what was completed lately; a look at
+what runs. Invariants: each step of a walk is a snapshot of its own and looks at a bounded number of rows, so that it
+neither takes the write lock, nor keeps the write-ahead log from being copied back, nor another reader of this handle
+waiting for long. A file of one step is so counted as it is at one moment; in a larger one, a job that moves meanwhile
+may be counted in both of its places or in none. Leaves out: how often a survey is worth its time, and what its figures
+are called (`metrics`, `top`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from uuid import UUID
 
-from litequeue import codec, timing
-from litequeue.errors import RecordError, StorageCorrupt
+from litequeue import timing
+from litequeue.errors import StorageCorrupt
 from litequeue.histogram import Histogram
 from litequeue.ids import stored_job_id
-from litequeue.model import Event, JobState
-from litequeue.sqlite import gate, leadership
+from litequeue.model import JobState, Scope, public_scope
+from litequeue.sqlite import causes, flow, gate, leadership
+from litequeue.sqlite.causes import Cause
+from litequeue.sqlite.flow import Flow
 from litequeue.sqlite.reader import Reader, onward
 from litequeue.sqlite.rows import Key, Values
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.walks import Walk, events_of, kind_of, seconds
 
 if TYPE_CHECKING:
     from litequeue.sqlite.store import Store
 
 T = TypeVar("T")
 At = TypeVar("At")
-Walk = Generator[None, None, T]
-"""Yields after each step."""
 
 STEP = 10_000
 """Jobs counted in one snapshot: about five milliseconds."""
@@ -53,7 +56,13 @@ class Counted(NamedTuple):
     """By kind and state."""
     reaps: dict[str, int]
     """By kind, how many of the leases that they have had ended in a reap."""
-    scopes: int
+    by_scope: dict[tuple[Scope, JobState], int]
+    """By scope and state."""
+
+    @property
+    def scopes(self) -> int:
+        """How many scopes have jobs."""
+        return len({scope for scope, _ in self.by_scope})
 
 
 class Done(NamedTuple):
@@ -66,6 +75,24 @@ class Done(NamedTuple):
     """From leased to completed."""
     latency_s: float | None
     """From the first time that it was ready to its end, whatever happened between."""
+
+
+class Running(NamedTuple):
+    """A job that is leased, without its payload; times in µs since the epoch."""
+
+    job_id: UUID
+    scope: Scope
+    kind: str
+    attempts: int
+    worker_id: str
+    pid: int | None
+    """The process that has it; `None` where it has gone, or there is no telling."""
+    host: str | None
+    leased_at: int
+    lapses_at: int
+    """Its deadline, as wall time."""
+    progress: float | None
+    note: str | None
 
 
 class State(NamedTuple):
@@ -93,7 +120,7 @@ class Surveyor:
             lapsed = reader.all(SQL.survey_lapsed, reader.lease_now, MOST_LAPSED)[0][0]
             now = reader.now
         at = leadership.marked_at(self._store.place.path, leadership.MAINTENANCE)
-        age_s = None if at is None else _seconds(now - at)
+        age_s = None if at is None else seconds(now - at)
         return State(file_bytes, free_bytes, self._store.log.size_bytes, lapsed, age_s)
 
     @property
@@ -104,19 +131,17 @@ class Surveyor:
     def jobs(self) -> Walk[Counted]:
         """Count all jobs."""
         counts: Counter[tuple[str, JobState]] = Counter()
+        by_scope: Counter[tuple[Scope, JobState]] = Counter()
         reaps: Counter[str] = Counter()
-        scopes = 0
-        scope = None
         after: Key | None = _BEFORE_ALL
         while after is not None:
             rows, after = self._look(_counted, after)
-            for row_scope, state, kind, count, reaped in rows:
-                scopes += row_scope != scope
-                scope = row_scope
-                counts[_kind(kind), JobState(state)] += count
-                reaps[_kind(kind)] += reaped
+            for scope, state, kind, count, reaped in rows:
+                counts[kind_of(kind), JobState(state)] += count
+                by_scope[public_scope(scope), JobState(state)] += count
+                reaps[kind_of(kind)] += reaped
             yield
-        return Counted(dict(counts), dict(reaps), scopes)
+        return Counted(dict(counts), dict(reaps), dict(by_scope))
 
     def oldest(self) -> Walk[dict[str, int]]:
         """Return for each kind since when a job at the head of a line has been ready, µs since the epoch.
@@ -143,6 +168,23 @@ class Surveyor:
             yield
         return done
 
+    def running(self, most: int) -> Walk[list[Running]]:
+        """Return leased jobs, those that lapse first, and at most so many."""
+        running = self._look(_running, most)
+        yield
+        return running
+
+    def flow(self, window_us: int) -> Walk[Flow]:
+        """Return how many jobs come and go in a second, by the last so many µs."""
+        return flow.flow(self._look, window_us)
+
+    def causes(self, scope: str | None = None, kind: str | None = None) -> Walk[list[Cause]]:
+        """Return what the dead letters of a scope, or of all, have died of; the most frequent cause first.
+
+        `scope` is as it is stored; `kind` is one, or a prefix that ends in a colon.
+        """
+        return causes.causes(self._look, scope, kind)
+
     def _look(self, step: Callable[[Reader, At], T], at: At) -> T:
         with self._store.read() as reader:
             return step(reader, at)
@@ -155,6 +197,31 @@ def _counted(reader: Reader, after: Key) -> tuple[list[Values], Key | None]:
     return rows, None if end is None else onward((*end,), (*after[:4], after[4] + b"\0"))
 
 
+def _running(reader: Reader, most: int) -> list[Running]:
+    return [_run(row, reader.now - reader.lease_now) for row in reader.all(SQL.survey_running, most)]
+
+
+def _run(row: Values, to_wall_us: int) -> Running:
+    job_id, scope, kind, attempts, worker_id, pid, host, leased_at, lease_deadline, progress, note = row
+    if not isinstance(worker_id, str) or not isinstance(leased_at, int) or not isinstance(progress, float | None):
+        raise StorageCorrupt(
+            "a job that is leased is damaged: who has it, since when, or how far it is, is no such thing"
+        )
+    return Running(
+        stored_job_id(job_id),
+        public_scope(scope),
+        kind_of(kind),
+        attempts,
+        worker_id,
+        pid,
+        host,
+        leased_at,
+        lease_deadline + to_wall_us,
+        progress,
+        note,
+    )
+
+
 def _heads(reader: Reader, after: tuple[str, str, int]) -> tuple[list[tuple[str, int]], tuple[str, str, int] | None]:
     """Look at the heads of the next lines; return kinds and since when each is ready, and where to go on."""
     heads: list[tuple[str, int]] = []
@@ -163,10 +230,10 @@ def _heads(reader: Reader, after: tuple[str, str, int]) -> tuple[list[tuple[str,
         if found is None:
             return heads, None
         scope, kind, priority, created_at, job_id, events = found
-        if (scope, _kind(kind), priority) <= after:
+        if (scope, kind_of(kind), priority) <= after:
             raise StorageCorrupt(f"rows are out of order: {(scope, kind, priority)!r} came after {after!r}")
         after = scope, kind, priority
-        ready_at = timing.timing(_events(job_id, events)).ready_at
+        ready_at = timing.timing(events_of(job_id, events)).ready_at
         heads.append((kind, created_at if ready_at is None else ready_at))
     return heads, after
 
@@ -201,27 +268,9 @@ def _done(reader: Reader, wanted: tuple[list[tuple[str, int]], int, int]) -> lis
         for kind, leased_at, finished_at, job_id, events in reader.all(SQL.survey_done, *line, of_each):
             if leased_at is None or finished_at <= reader.now - within_us:
                 continue
-            found = timing.timing(_events(job_id, events))
+            found = timing.timing(events_of(job_id, events))
             since = found.first_ready_at
-            latency_s = None if since is None else _seconds(finished_at - since)
-            wait_s = None if found.wait_us is None else _seconds(found.wait_us)
-            done.append(Done(_kind(kind), wait_s, _seconds(finished_at - leased_at), latency_s))
+            latency_s = None if since is None else seconds(finished_at - since)
+            wait_s = None if found.wait_us is None else seconds(found.wait_us)
+            done.append(Done(kind_of(kind), wait_s, seconds(finished_at - leased_at), latency_s))
     return done
-
-
-def _events(job_id: bytes, encoded: bytes) -> list[Event]:
-    """Return an event log; nothing when it cannot be read, for that is no matter of a survey."""
-    try:
-        return codec.decode_events(encoded, stored_job_id(job_id))
-    except RecordError:
-        return []
-
-
-def _kind(value: object) -> str:
-    if not isinstance(value, str):
-        raise StorageCorrupt(f"the kind of a job is damaged: it is stored as {type(value).__name__}")
-    return value
-
-
-def _seconds(us: int) -> float:
-    return max(0, us) / 1_000_000

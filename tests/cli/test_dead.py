@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,6 +11,7 @@ from click.testing import CliRunner
 import litequeue
 from litequeue import ANY, JobState, NewJob, Queue
 from litequeue.cli import litequeue as command
+from litequeue.sqlite import causes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,7 +71,7 @@ def test_errors_are_counted_with_the_last_job_that_died_of_each(cli: Cli, queue:
 
 def test_many_dead_letters_are_counted_page_by_page(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a page of them, each counted once, and never more than a page is held (issue 8)."""
-    monkeypatch.setattr(sys.modules["litequeue.cli.dead"], "_PAGE", 7)
+    monkeypatch.setattr(causes, "STEP", 7)
     for part in range(4):
         die(queue, "boom", *(NewJob("work", n, priority=n % 3) for n in range(25 * part, 25 * part + 25)))
     (found,) = cast("list[dict[str, object]]", cli.json("dead", "ls", "--by-error"))
@@ -180,7 +180,8 @@ def test_other_commands_take_one_file(two: list[str]) -> None:
     result = CliRunner().invoke(command, [*two, "jobs", "ls"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "litequeue: this command works on one file: only `stats`, `dead ls` and `metrics` take --db several times\n"
+        "litequeue: this command works on one file: "
+        "only `stats`, `top`, `dead ls` and `metrics` take --db several times\n"
     )
 
 

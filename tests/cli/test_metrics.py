@@ -110,7 +110,8 @@ def test_a_command_for_one_file_refuses_several(db: Path, tmp_path: Path) -> Non
     result = CliRunner().invoke(command, ["--db", str(db), "--db", str(tmp_path / "b"), "init"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "litequeue: this command works on one file: only `stats`, `dead ls` and `metrics` take --db several times\n"
+        "litequeue: this command works on one file: "
+        "only `stats`, `top`, `dead ls` and `metrics` take --db several times\n"
     )
     assert not db.exists()
 

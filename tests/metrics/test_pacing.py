@@ -9,7 +9,7 @@ import pytest
 from litequeue.metrics.pacing import Paced
 
 if TYPE_CHECKING:
-    from litequeue.sqlite.surveying import Walk
+    from litequeue.sqlite.walks import Walk
 
 
 class Time:

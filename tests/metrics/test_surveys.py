@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from litequeue import Queue
-    from litequeue.sqlite.surveying import Walk
+    from litequeue.sqlite.walks import Walk
     from litequeue.testing import FakeClock
     from tests.conftest import JobIn, MakeQueue
 
@@ -72,7 +72,7 @@ def test_every_job_is_counted_once_by_kind_and_state(
 
 def test_an_empty_file_has_nothing_to_count(queue: Queue) -> None:
     """No kinds, no scopes, no ready job, no sample."""
-    assert counted(queue) == ({}, {}, 0)
+    assert counted(queue) == Counted({}, {}, {})
     assert oldest(queue) == {}
     assert done(queue) == []
 

@@ -173,6 +173,21 @@ PLANS: dict[str, list[str]] = {
     "survey_end": [f"SEARCH litequeue_job USING PRIMARY KEY (({_PLACE})>(?,?,?,?,?))"],
     "survey_ready": ["SEARCH job USING INDEX litequeue_job_ready ((scope,kind,priority)>(?,?,?))"],
     "survey_done": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP})"],
+    "survey_dead": [
+        "SEARCH job USING PRIMARY KEY (scope=? AND state=? AND (priority,created_at,job_id)>(?,?,?))",
+        f"SEARCH outcome USING {_BY_ID} LEFT-JOIN",
+    ],
+    "flow_in": [
+        "CO-ROUTINE (subquery-1)",
+        f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP} AND created_at>?)",
+        "SCAN (subquery-1)",
+    ],
+    "flow_out": [
+        "CO-ROUTINE (subquery-1)",
+        f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP} AND created_at<?)",
+        "SCAN (subquery-1)",
+    ],
+    "flow_back": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP} AND created_at<?)"],
     "examined_jobs": [
         "SEARCH job USING PRIMARY KEY ((scope,state,priority,created_at,job_id)>(?,?,?,?,?))",
         _BODY,
@@ -192,6 +207,7 @@ FREE = {
     "lapsed_count",
     "survey_jobs",  # a bounded step over all jobs, sorted by kind; who asks says how many
     "survey_lapsed",  # counts up to a bound
+    "survey_running",  # by the index that it is pinned to, from its beginning up to a bound
     "pages_used",
     "room",
     "file_size",
