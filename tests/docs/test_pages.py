@@ -9,6 +9,7 @@ import re
 import runpy
 import shlex
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -38,30 +39,29 @@ PAGES = [
 
 
 @pytest.fixture
-def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give the current folder, a fresh one; the modules that a page puts there are forgotten."""
-    monkeypatch.setattr(sys, "path", [str(pytester.path), *sys.path])  # as of a script in it
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])  # as of a script in it
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # the test runner keeps its own handlers
-    yield pytester.path
-    for file in pytester.path.glob("*.py"):
+    yield tmp_path
+    for file in tmp_path.glob("*.py"):
         sys.modules.pop(file.stem, None)
 
 
 @pytest.mark.filterwarnings("ignore:this process writes")  # of an old SQLite in `sqlite3`, on the page about it
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_examples_of_a_page_run_in_their_order(
-    page: Path, folder: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_a_page_run_in_their_order(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader who pastes one block after the other, and types the commands, sees what the page shows.
 
     What has tests in it is a file of tests, which pytest runs with the fixtures that they ask for.
     """
     blocks = list(BLOCK.finditer(page.read_text(encoding="utf-8")))
     python = "\n\n".join(block["text"] for block in blocks if block["language"] == "python" and not block["file"])
-    tests = _tests(python)
-    if tests:
-        pytester.makepyfile(test_page=python)
-        pytester.runpytest("-p", "no:randomly", "test_page.py").assert_outcomes(passed=tests)
+    has_tests = _has_tests(python)
+    if has_tests:
+        (folder / "test_page.py").write_text(python, encoding="utf-8")
+        _test(folder / "test_page.py")
     names: dict[str, Any] = {"__name__": "__page__"}
     terminal = Terminal(monkeypatch)
     for block in blocks:
@@ -69,14 +69,21 @@ def test_the_examples_of_a_page_run_in_their_order(
             terminal.type(block["text"])
         elif block["file"]:
             (folder / block["file"]).write_text(block["text"], encoding="utf-8")
-            if _tests(block["text"]):
-                pytester.runpytest("-p", "no:randomly", block["file"]).assert_outcomes(passed=_tests(block["text"]))
-        elif not tests:
+            if _has_tests(block["text"]):
+                _test(folder / block["file"])
+        elif not has_tests:
             exec(compile(block["text"], str(page), "exec"), names)  # noqa: S102 - our own page
 
 
-def _tests(python: str) -> int:
-    return len(re.findall(r"^ *def test_\w+", python, re.MULTILINE))
+def _has_tests(python: str) -> bool:
+    return re.search(r"^ *def test_\w+", python, re.MULTILINE) is not None
+
+
+def _test(file: Path) -> None:
+    """Run a file of tests, in a process of its own as a reader does."""
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", file.name]
+    told = subprocess.run(words, cwd=file.parent, capture_output=True, text=True, check=False, timeout=120)
+    assert told.returncode == 0, told.stdout + told.stderr
 
 
 class Terminal:
