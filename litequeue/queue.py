@@ -32,6 +32,7 @@ from litequeue.sqlite.arrivals import Waiter
 from litequeue.sqlite.attending import WorkerInfo
 from litequeue.sqlite.context import Context
 from litequeue.sqlite.exporting import Exporter
+from litequeue.sqlite.following import Follower
 from litequeue.sqlite.leasing import Wish
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.reader import Reader
@@ -309,6 +310,17 @@ class Queue(Transacting):
         """
         kind = None if kind is None else arguments.kind(kind)
         return Exporter(self._store, frozenset(states), kind, self._stored_scopes(scope))
+
+    def follower(self, kind: str | None = None, scope: ManyScopes = None) -> Follower:
+        """Return what tells of events as they happen; for those who show them. Pure reads.
+
+        `kind` and `scope` are those of `list`.
+
+        Raises:
+            UsageError: an argument out of its bounds.
+        """
+        kind = None if kind is None else arguments.kind(kind)
+        return Follower(self._store, self._stored_scopes(scope), kind)
 
     def surveyor(self) -> Surveyor:
         """Return what looks at the file as a whole, in steps; for those who write metrics. Pure reads."""

@@ -19,6 +19,7 @@ from litequeue.cli.copies import backup, restore
 from litequeue.cli.dead import dead
 from litequeue.cli.doctor import doctor
 from litequeue.cli.enqueue import enqueue, init
+from litequeue.cli.events import events
 from litequeue.cli.failures import GivenBack
 from litequeue.cli.jobs import jobs
 from litequeue.cli.maintain import maintain
@@ -82,6 +83,7 @@ COMMANDS = (
     scopes,
     kinds,
     workers,
+    events,
     maintain,
     settings,
     weight,

@@ -37,6 +37,11 @@ _ALL_KNOW_S = 1.1
 """After so long all ringers have looked for a bell: a little longer than they may go without (`bell`)."""
 
 
+def is_known_to_all(listener: Listener) -> bool:
+    """Tell whether all ringers have had the time to find the bell that somebody listens to."""
+    return time.monotonic() - listener.known_since >= _ALL_KNOW_S
+
+
 class JobWaiter(Lookout):
     """Waits for the end of one job, until it is interrupted. Make one with `Queue.job_waiter`."""
 
@@ -54,7 +59,7 @@ class JobWaiter(Lookout):
         return seen.job
 
     def _watch(self, listener: Listener) -> bool:
-        return super()._watch(listener) and time.monotonic() - listener.known_since >= _ALL_KNOW_S
+        return super()._watch(listener) and is_known_to_all(listener)
 
 
 class _Seen:

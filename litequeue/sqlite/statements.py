@@ -154,6 +154,10 @@ class Statements:
     any_ready: str
     running_counts: str
     running: str
+    running_logs: str
+    group_youngest: str
+    group_since: str
+    log_by_id: str
     counts: str
     oldest_ready: str
     lapsed_count: str

@@ -682,6 +682,26 @@ CROSS JOIN litequeue_job AS job NOT INDEXED ON job.scope = held.scope AND job.st
 LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
 WHERE held.place <= ?;
 
+-- name: running_logs
+-- Those whose lease was taken, or extended, last.
+SELECT scope, kind, job_id, events FROM litequeue_job INDEXED BY litequeue_job_deadline
+WHERE state = 1 ORDER BY lease_deadline DESC LIMIT ?;
+
+-- name: group_youngest
+SELECT created_at, job_id, kind, events FROM litequeue_job NOT INDEXED
+WHERE scope = ? AND state = ? AND priority = ? ORDER BY created_at DESC, job_id DESC LIMIT ?;
+
+-- name: group_since
+SELECT created_at, job_id, kind, events FROM litequeue_job NOT INDEXED
+WHERE scope = ? AND state = ? AND priority = ? AND (created_at, job_id) > (?, ?)
+ORDER BY created_at, job_id LIMIT ?;
+
+-- name: log_by_id
+SELECT job.scope, job.state, job.kind, job.events
+FROM litequeue_body AS body
+CROSS JOIN litequeue_job AS job NOT INDEXED ON <job_of_body>
+WHERE body.job_id = :job_id AND +body.job_id = :job_id;
+
 -- name: counts
 SELECT state, kind, count(*) FROM litequeue_job NOT INDEXED WHERE scope = ? GROUP BY state, kind;
 

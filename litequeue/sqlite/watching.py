@@ -47,14 +47,18 @@ class Listener:
 
     __slots__ = ("_rings", "key", "known_since", "path")
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, rings: SimpleQueue[None] | None = None) -> None:
         self.path = path
         """Of the bell."""
         self.key: int | None = None
         """Of the watch that it has its ring from, for the watcher."""
         self.known_since = 0.0
         """When this process first watched the file that it has its ring from, by `time.monotonic`."""
-        self._rings: SimpleQueue[None] = SimpleQueue()
+        self._rings: SimpleQueue[None] = SimpleQueue() if rings is None else rings
+
+    def twin(self, path: str) -> Listener:
+        """Return one who listens to another bell, and wakes this one."""
+        return Listener(path, self._rings)
 
     def wake(self) -> None:
         """End its sleep, or its next one."""

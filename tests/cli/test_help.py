@@ -73,6 +73,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "dead show",
             "doctor",
             "enqueue",
+            "events",
             "init",
             "jobs",
             "jobs cancel",
@@ -149,7 +150,7 @@ def make_files(example: str, folder: Path) -> None:
         example
         for words in ALL
         for example in examples(words)
-        if not example.endswith((" --every 5s", " schedule run", " --serve 9464", " --interval 5s"))
+        if not example.endswith((" --every 5s", " schedule run", " --serve 9464", " --interval 5s", " --follow"))
     ],
 )
 def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,9 @@ PLANS: dict[str, list[str]] = {
         "SCAN kinds VIRTUAL TABLE INDEX 1:",
         "SEARCH job USING COVERING INDEX litequeue_job_ready (scope=? AND kind>? AND kind<?)",
     ),
+    "group_youngest": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP})"],
+    "group_since": [f"SEARCH litequeue_job USING PRIMARY KEY ({_GROUP} AND (created_at,job_id)>(?,?))"],
+    "log_by_id": [f"SEARCH body USING {_BY_ID}", *_FOUND],
     "export_ids": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
     "exported": ["SEARCH body USING PRIMARY KEY (job_id>? AND job_id<?)", *_FOUND, *_EXTRAS],
     "ids_between": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
@@ -233,6 +236,7 @@ FREE = {
     "handles",
     "running_counts",  # walk the index of held leases: so many jobs run
     "running",
+    "running_logs",
     "last_id",  # the first row from the end
     "held_by",  # walks the index of held leases, once for each holder that has died
     "holders_clear",

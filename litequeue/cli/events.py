@@ -1,0 +1,135 @@
+"""`events`: what happens to jobs, lately and as it happens.
+
+Owns: the lines. Leaves out: where the events are found (`Queue.follower`), and what is missed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from threading import Event as Flag
+
+import click
+
+from litequeue import Transition
+from litequeue.cli.commands import Command
+from litequeue.cli.input import kind_option, many_scopes, scope_options
+from litequeue.cli.jsonable import Json, dumps, jsonable
+from litequeue.cli.output import plain, scope_text
+from litequeue.cli.running import signals
+from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
+from litequeue.sqlite.following import Follower, Happened
+
+_COLOURS = {
+    Transition.LEASED: "cyan",
+    Transition.COMPLETED: "green",
+    Transition.FAILED: "yellow",
+    Transition.REAPED: "yellow",
+    Transition.DEAD: "red",
+    Transition.EXPIRED: "red",
+    Transition.CANCELLED: "bright_black",
+}
+_TRANSITION_CHARS = max(map(len, Transition))
+_KIND_CHARS = 16
+"""A longer one moves what comes after it."""
+
+
+@click.command(
+    cls=Command,
+    epilog="""
+litequeue --db app.queue events
+litequeue --db app.queue events --kind mail: --json --follow
+""",
+)
+@click.option("--follow", is_flag=True, help="Go on with what happens, until told to stop.")
+@click.option("--limit", metavar="N", type=int, default=20, show_default=True, help="The last ones; 0 to 10,000.")
+@kind_option("Only jobs of this kind, or with a ':' at its end of every kind that begins so.")
+@scope_options(many=True)
+@utc_option
+@click.option("--json", "as_json", is_flag=True, help="A JSON list; with --follow a JSON object a line.")
+@pass_target
+def events(
+    target: Target,
+    *,
+    follow: bool,
+    limit: int,
+    kind: str | None,
+    scope: str | None,
+    system: bool,
+    all_scopes: bool,
+    utc: bool,
+    as_json: bool,
+) -> None:
+    """List what has happened to jobs lately, and with --follow what happens.
+
+    The last events of the jobs that were enqueued last, whatever has become of them. With --follow new ones come as
+    they are committed, by the bells, and within a second where none is rung; SIGTERM or Ctrl-C ends it, with status 0.
+    A run that begins and ends between two looks may be missed where other jobs of its scope and priority have overtaken
+    it, and so may the end of a job that is removed at its end.
+    """
+    where = many_scopes(scope, system=system, all_scopes=all_scopes)
+    with target.queue() as queue:
+        follower = queue.follower(kind, where)
+        found = follower.latest(limit)
+        if as_json and not follow:
+            click.echo(dumps([_form(one) for one in found]))
+            return
+        lines = _Lines(utc=utc, as_json=as_json, with_scope=all_scopes)
+        lines.write(found)
+        if follow:
+            _follow(follower, lines)
+
+
+class _Lines:
+    """Writes events, a line each, as soon as there are any."""
+
+    def __init__(self, *, utc: bool, as_json: bool, with_scope: bool) -> None:
+        self._times = Times.now(utc=utc)
+        self._as_json = as_json
+        self._with_scope = with_scope
+
+    def write(self, found: Iterable[Happened]) -> None:
+        text = "\n".join(self._texts(found))
+        if text:
+            click.echo(text)
+
+    def _texts(self, found: Iterable[Happened]) -> Iterator[str]:
+        for one in found:
+            yield dumps(_form(one)) if self._as_json else self._text(one)
+
+    def _text(self, one: Happened) -> str:
+        at, transition, detail = one.event
+        colour = _COLOURS.get(transition)
+        name = f"{transition:<{_TRANSITION_CHARS}}"
+        scope = f"{scope_text(one.scope)}  " if self._with_scope else ""
+        shown = name if colour is None else click.style(name, fg=colour)
+        kind = f"{plain(one.kind):<{_KIND_CHARS}}"
+        return f"{self._times.short(at)}  {one.job_id}  {shown}  {scope}{kind}  {plain(detail)}".rstrip()
+
+
+def _follow(follower: Follower, lines: _Lines) -> None:
+    is_over = Flag()
+
+    def work() -> None:
+        while not is_over.is_set():
+            if follower.wait():
+                lines.write(follower.news())
+
+    def stop() -> None:
+        is_over.set()
+        follower.interrupt()
+
+    with signals() as told:
+        told.heed(work, stop)
+
+
+def _form(one: Happened) -> dict[str, Json]:
+    at, transition, detail = one.event
+    return {
+        "at": at,
+        "job_id": str(one.job_id),
+        "scope": jsonable(one.scope),
+        "kind": one.kind,
+        "transition": str(transition),
+        "detail": detail,
+    }

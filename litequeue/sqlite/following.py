@@ -1,0 +1,267 @@
+"""What happens in a file, as it happens (`Queue.follower`): the logs of jobs, looked at where something has moved.
+
+Events live in the logs of their jobs, and no index leads to the latest ones. So a look goes to where jobs arrive: to
+the end of each group of the key (scope, state, priority), beyond the last row that was seen there. Jobs are leased in
+the order of that key, so they end in it too, but for those that take longer than others; these have been seen at work,
+and are looked up again by their ids until they have ended. Invariants: a look costs by the number of groups, of running
+jobs and of what has arrived, and not by how many jobs there are; nothing is held open between two looks; an event is
+told once. What may be missed is what begins and ends between two looks behind its group's end: the run of a job that
+others of its scope and priority have overtaken (its kind lags behind, it comes back after a back-off); and what a job
+that is removed at its end has done last. Looks come by the bells, of work and of ends, and at least once a second.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
+
+from litequeue import arguments, codec
+from litequeue.errors import RecordError, StorageCorrupt
+from litequeue.ids import stored_job_id
+from litequeue.model import Event, JobState, Scope, public_scope
+from litequeue.sqlite.arrivals import Lookout
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.results import is_known_to_all
+from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.watching import WATCHER, Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from litequeue.lease import Duration
+    from litequeue.sqlite.store import Store
+
+Group = tuple[str, int, int]
+Place = tuple[int, bytes]
+
+_BEFORE_ALL: Place = (-1, b"")
+_PAGE = 1000
+"""Rows of one group, or running jobs, in one look."""
+_LOOKED_UP = 1000
+"""Jobs that are looked up by their ids in one look: the latest of those that have not ended."""
+_AT_FIRST = 20_000
+"""Rows in the first look, all groups together, if each of them has no more than one."""
+_REMEMBERED_US = 60_000_000
+"""What has been told is remembered so long; an event that is older when its job is first seen is no news."""
+_MOST_REMEMBERED = 100_000
+_OPEN_US = 1_000_000
+"""For so long before it is committed, at most, an event is expected to have its time."""
+_LEAST_REST_S = 0.05
+"""Between two looks that found something."""
+_RESTS_A_LOOK = 9
+
+
+class Happened(NamedTuple):
+    """An event, and whose."""
+
+    job_id: UUID
+    scope: Scope
+    kind: str
+    event: Event
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What has been told of a job."""
+
+    log_bytes: int
+    """The length of its log then: a log that has changed has another."""
+    last: Event | None
+    at: int
+    """When it was last looked at, µs since the epoch."""
+    look: int
+    """The number of that look."""
+
+
+class Follower(Lookout):
+    """Tells what happens to jobs of a kind, in a scope, or to all. Made by `Queue.follower`; for one thread."""
+
+    def __init__(self, store: Store, scope: str | None, kind: str | None) -> None:
+        super().__init__(store, store.place.bell_path)
+        self._scope = scope
+        self._kind = kind
+        self._ends: dict[Listener, Listener] = {}
+        """For each listener to the bell of work the one to that of ends."""
+        self._cursors: dict[Group, Place] = {}
+        self._active: OrderedDict[bytes, _Seen] = OrderedDict()
+        """Jobs that had not ended when they were last looked at, the latest ones last."""
+        self._ended: OrderedDict[bytes, _Seen] = OrderedDict()
+        """Those that had."""
+        self._look = 0
+        self._since = 0
+        """Of a job that is seen for the first time, events since then are news."""
+        self._data_version: int | None = None
+        self._rest_s = 0.0
+        self._has_more = False
+        self._began_at = 0
+
+    def latest(self, limit: int) -> list[Happened]:
+        """Return the last events of the jobs that were enqueued last, and begin to follow; call it once, and first.
+
+        `limit` is 0 to 10,000.
+
+        Raises:
+            UsageError: it is out of its bounds.
+        """
+        limit = arguments.whole("limit", limit, 0, 10_000)
+        found: list[Happened] = []
+        with self._store.read() as reader:
+            self._begin(reader)
+            groups = list(self._groups(reader))
+            of_each = max(1, min(limit, _PAGE, _AT_FIRST // max(1, len(groups))))
+            for group in groups:
+                rows = reader.all(SQL.group_youngest, *group, of_each)
+                self._cursors[group] = rows[0][0], rows[0][1]
+                for _, job_id, kind, log in rows:
+                    found += self._news(reader, group[0], group[1], kind, job_id, log)
+            found += self._news_of_running(reader)
+            self._began_at = reader.now
+        return sorted(found, key=_order)[-limit:] if limit else []
+
+    def wait(self, timeout: Duration | None = None) -> bool:
+        """Wait until something may have happened; `False` when the time is over, or when it was interrupted.
+
+        Raises:
+            UsageError: the time is out of its bounds, or this thread has a transaction open.
+            QueueClosed: the handle was closed, also while this waits.
+        """
+        if self._rest_s:
+            rest_s, self._rest_s = self._rest_s, 0.0
+            self._attend(lambda listener: self._rest(listener, rest_s))
+        return self._has_more or self._until(self._look_for_commits, timeout)
+
+    def news(self) -> list[Happened]:
+        """Return what has happened since the last look, in the order of its times; a bounded look."""
+        began_s = time.thread_time()
+        found: list[Happened] = []
+        with self._store.read() as reader:
+            self._begin(reader)
+            self._since = max(self._began_at - _OPEN_US, reader.now - _REMEMBERED_US)
+            for group in self._groups(reader):
+                rows = reader.all(SQL.group_since, *group, *self._cursors.get(group, _BEFORE_ALL), _PAGE)
+                self._has_more = self._has_more or len(rows) == _PAGE
+                for created_at, job_id, kind, log in rows:
+                    self._cursors[group] = (created_at, job_id)
+                    found += self._news(reader, group[0], group[1], kind, job_id, log)
+            found += self._news_of_running(reader)
+            found += self._news_of_known(reader)
+            self._forget(reader.now - _REMEMBERED_US)
+        self._rest_s = max(_LEAST_REST_S, _RESTS_A_LOOK * (time.thread_time() - began_s))
+        return sorted(found, key=_order)
+
+    # --- waiting
+
+    def _look_for_commits(self, reader: Reader) -> float:
+        return math.inf if reader.connection.data_version() == self._data_version else 0
+
+    def _begin(self, reader: Reader) -> None:
+        """Begin a look; remember the commit that its snapshot is of."""
+        self._data_version = reader.connection.data_version()
+        self._look += 1
+        self._has_more = False
+
+    def _watch(self, listener: Listener) -> bool:
+        ends = self._ends.setdefault(listener, listener.twin(self._store.place.done_path))
+        is_heard = super()._watch(listener)
+        return WATCHER.watch(ends, self._store.place) and is_heard and is_known_to_all(ends)
+
+    def _leave(self, listener: Listener) -> None:
+        ends = self._ends.pop(listener, None)
+        if ends is not None:
+            WATCHER.leave(ends)
+        super()._leave(listener)
+
+    def _rest(self, listener: Listener, seconds: float) -> bool:
+        if not self._is_interrupted:
+            listener.rest(seconds)
+        return True
+
+    # --- looking
+
+    def _groups(self, reader: Reader) -> Iterator[Group]:
+        """Walk the groups that have jobs, but for those of running ones, which are looked at as a whole."""
+        place: Group = ("" if self._scope is None else self._scope, -1, -1)
+        while (found := reader.one(SQL.group_after, *place)) is not None:
+            scope, state, priority = found
+            if (scope, state, priority) <= place:
+                raise StorageCorrupt(f"rows are out of order: {(scope, state, priority)!r} came after {place!r}")
+            if self._scope is not None and scope != self._scope:
+                return
+            place = scope, state, priority
+            if state != JobState.LEASED:
+                yield place
+
+    def _news_of_running(self, reader: Reader) -> list[Happened]:
+        found: list[Happened] = []
+        for scope, kind, job_id, log in reader.all(SQL.running_logs, _PAGE):
+            if self._scope is None or scope == self._scope:
+                found += self._news(reader, scope, JobState.LEASED, kind, job_id, log)
+        return found
+
+    def _news_of_known(self, reader: Reader) -> list[Happened]:
+        """Look up the jobs that had not ended when they were last looked at, and may have left their place since."""
+        latest = list(islice(reversed(self._active.items()), _LOOKED_UP))
+        found: list[Happened] = []
+        for job_id in [job_id for job_id, seen in latest if seen.look != self._look]:
+            row = reader.one(SQL.log_by_id, job_id)
+            if row is None:  # it was removed
+                del self._active[job_id]
+                continue
+            scope, state, kind, log = row
+            found += self._news(reader, scope, state, kind, job_id, log)
+        return found
+
+    def _news(  # noqa: PLR0917 - the columns of a row
+        self, reader: Reader, scope: str, state: int, kind: str, job_id: bytes, log: bytes
+    ) -> list[Happened]:
+        """Return the events of a job that have not been told."""
+        if self._kind is not None and not arguments.matches(self._kind, kind):
+            return []
+        seen = self._active.pop(job_id, None) or self._ended.pop(job_id, None)
+        events: list[Event] = []
+        if seen is None or seen.log_bytes != len(log):
+            log_events = _events(job_id, log)
+            events = _after(log_events, seen, self._since)
+            seen = _Seen(len(log), log_events[-1] if log_events else None, reader.now, self._look)
+        else:
+            seen.at, seen.look = reader.now, self._look
+        (self._ended if JobState(state).is_terminal else self._active)[job_id] = seen
+        return [Happened(stored_job_id(job_id), public_scope(scope), kind, event) for event in events]
+
+    def _forget(self, before: int) -> None:
+        """Forget jobs that have ended and have not been seen for long, and the oldest of too many others."""
+        while self._ended:
+            job_id, seen = next(iter(self._ended.items()))
+            if seen.at >= before and len(self._ended) <= _MOST_REMEMBERED:
+                break
+            del self._ended[job_id]
+        while len(self._active) > _MOST_REMEMBERED:
+            self._active.popitem(last=False)
+
+
+def _after(events: list[Event], seen: _Seen | None, since: int) -> list[Event]:
+    """Return the events that come after those that were told; a log may have been shortened meanwhile."""
+    if seen is None or seen.last is None:
+        return [event for event in events if event.at > since]
+    told = seen.last
+    if told in events:
+        return events[len(events) - events[::-1].index(told) :]
+    return [event for event in events if event.at > told.at]
+
+
+def _events(job_id: bytes, log: bytes) -> list[Event]:
+    """Return an event log; nothing when it cannot be read, which `jobs show` says of it."""
+    try:
+        return codec.decode_events(log, stored_job_id(job_id))
+    except RecordError:
+        return []
+
+
+def _order(happened: Happened) -> tuple[int, UUID]:
+    """Order events by their times; those of one job and moment stay as they are in its log."""
+    return happened.event.at, happened.job_id
