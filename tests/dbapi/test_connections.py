@@ -209,8 +209,10 @@ def test_the_tables_are_made_beside_the_applications(connect: Connect, tmp_path:
     with connection:
         connection.execute("INSERT INTO mine VALUES (1)")
         job_id = dbapi.enqueue(connection, "work", "it").job_id
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     connection.close()
     with litequeue.open(path) as queue, queue.transaction() as tx:
+        assert tx.execute("PRAGMA journal_mode") == [("wal",)]
         lease = tx.lease_next()
         assert lease is not None
         assert (lease.job_id, lease.payload) == (job_id, "it")
