@@ -284,7 +284,7 @@ def test_it_leases_nothing_and_says_why(app: apsw.Connection, attached: Attached
 def test_a_job_that_dies_is_logged_after_the_commit(
     app: apsw.Connection, attached: Attached, worker: Queue, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """And not when that is rolled back (README "the logger warns of jobs that die")."""
+    """And not when that is rolled back (docs/guide/maintenance.md)."""
     lease = leased(worker, app, attached)
     with caplog.at_level(logging.WARNING, "litequeue"):
         app.execute("BEGIN IMMEDIATE")

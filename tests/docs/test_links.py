@@ -17,8 +17,10 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 def anchors(page: Path) -> set[str]:
     """Return the names of a page's headings, as a link has them."""
     text = FENCED.sub("", page.read_text(encoding="utf-8"))
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+    named = [re.sub(r"[^\w\- ]", "", heading) for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
+    slugs = [name.strip().lower().replace(" ", "-") for name in named]
+    repeats = [slugs[:place].count(slug) for place, slug in enumerate(slugs)]
+    return {f"{slug}-{repeat}" if repeat else slug for slug, repeat in zip(slugs, repeats, strict=True)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -154,7 +154,8 @@ class Reader:
         parts = [f"# {title}\n\n{markdown.NOTE}", markdown.introduction(self._module(module))]
         groups = [(title, [name for name in found if _group(found[name]) == title]) for title in _GROUPS]
         groups = [(title, sorted(names, key=_place)) for title, names in groups if names]
-        parts += [f"**{title}:** {', '.join(map(_link, names))}" for title, names in groups]
+        links = _links([name for _, names in groups for name in names])
+        parts += [f"**{title}:** {', '.join(links[name] for name in names)}" for title, names in groups]
         for title, names in groups:
             parts.append(f"## {title}")
             for name in names:
@@ -193,7 +194,8 @@ class Reader:
                 methods.append((name, member))
             elif isinstance(member, Attribute):
                 plain.append((name, member))
-        yield "\n".join(markdown.attribute(name, member) for name, member in plain)
+        if plain:
+            yield "Attributes:\n\n" + "\n".join(markdown.attribute(name, member) for name, member in plain)
         for home, names in elsewhere.items():
             kind = "Coroutines, each as on" if owner.name.startswith("Async") else "Also, as on"
             yield f"{kind} `{home}`: {', '.join(f'`{name}`' for name in names)}."
@@ -235,8 +237,14 @@ def _place(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else len(_FIRST), name.casefold())
 
 
-def _link(name: str) -> str:
-    return f"[`{name}`](#{name.lower()})"
+def _links(names: list[str]) -> dict[str, str]:
+    """Return a link to each heading; of two that differ by their capitals only, the later one is numbered."""
+    anchors = [name.lower() for name in names]
+    repeats = [anchors[:place].count(anchor) for place, anchor in enumerate(anchors)]
+    return {
+        name: f"[`{name}`](#{anchor}{f'-{repeat}' if repeat else ''})"
+        for name, anchor, repeat in zip(names, anchors, repeats, strict=True)
+    }
 
 
 def _resolved(member: griffe.Object | griffe.Alias) -> Object:
