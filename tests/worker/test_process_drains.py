@@ -97,7 +97,9 @@ def test_a_locked_file_at_the_end_loses_no_attempt_and_no_outcome(  # noqa: PLR0
     until(lambda: len(tries) > 5, "tries in vain")
     locker.say("go")
     ending = worker.join()
-    assert (ending.completed, ending.interrupted, ending.lost) == (1, 1, 0)
+    assert (ending.completed, ending.lost) == (1, 0)
+    # Twice where the other process has not yet read that it is to end, and takes what was given back.
+    assert ending.interrupted in {1, 2}
     assert (queue.get(done).state, queue.get(done).attempts) == (JobState.COMPLETED, 1)
     job = queue.get(deaf)
     assert (job.state, job.attempts, job.reaps) == (JobState.PENDING, 0, 0)
