@@ -14,6 +14,7 @@ import sys
 import click
 
 from litequeue import __version__
+from litequeue.cli.bench import bench
 from litequeue.cli.commands import Root
 from litequeue.cli.copies import backup, restore
 from litequeue.cli.dead import dead
@@ -90,6 +91,7 @@ COMMANDS = (
     pause,
     resume,
     pauses,
+    bench,
     doctor,
     backup,
     restore,

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import click
 
@@ -43,6 +44,14 @@ class Target:
                 "this command works on one file: only `stats`, `top`, `dead ls` and `metrics` take --db several times"
             )
         return first
+
+    def folder(self) -> str:
+        """Return the folder that the one file lies in, or would; the current one where no file was named.
+
+        Raises:
+            Misuse: several were named.
+        """
+        return str(Path(self.required_path()).resolve().parent if self.paths else Path.cwd())
 
     @contextmanager
     def queue(self, *, create: bool = False) -> Iterator[litequeue.Queue]:

@@ -12,15 +12,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 from uuid import UUID
+
+import apsw
 
 from litequeue import timing
 from litequeue.errors import StorageCorrupt
 from litequeue.histogram import Histogram
 from litequeue.ids import stored_job_id
 from litequeue.model import JobState, Scope, public_scope
-from litequeue.sqlite import causes, flow, gate, leadership
+from litequeue.sqlite import causes, connection, flow, gate, leadership
 from litequeue.sqlite.causes import Cause
 from litequeue.sqlite.flow import Flow
 from litequeue.sqlite.reader import Reader, onward
@@ -95,6 +97,17 @@ class Running(NamedTuple):
     note: str | None
 
 
+class Pragmas(NamedTuple):
+    """What SQLite says of the connection that writes."""
+
+    sqlite: str
+    """Its version."""
+    page_size: int
+    journal_mode: str
+    synchronous: int
+    """As SQLite numbers it: 1 is normal, 2 full."""
+
+
 class State(NamedTuple):
     """What is known of a file at a glance."""
 
@@ -122,6 +135,13 @@ class Surveyor:
         at = leadership.marked_at(self._store.place.path, leadership.MAINTENANCE)
         age_s = None if at is None else seconds(now - at)
         return State(file_bytes, free_bytes, self._store.log.size_bytes, lapsed, age_s)
+
+    def pragmas(self, *, durable: bool) -> Pragmas:
+        """Return how the connection that writes is set for a commit; `durable` as for one that enqueues, else leases.
+
+        Takes the write lock for a moment, for it is chosen anew for each transaction; nothing is written.
+        """
+        return self._store.write(_pragmas, durable=durable)
 
     @property
     def gate_waits(self) -> Histogram:
@@ -188,6 +208,11 @@ class Surveyor:
     def _look(self, step: Callable[[Reader, At], T], at: At) -> T:
         with self._store.read() as reader:
             return step(reader, at)
+
+
+def _pragmas(reader: Reader) -> Pragmas:
+    asked = [connection.pragma(reader.connection, name) for name in ("page_size", "journal_mode", "synchronous")]
+    return Pragmas(apsw.sqlite_lib_version(), *cast("tuple[int, str, int]", asked))
 
 
 def _counted(reader: Reader, after: Key) -> tuple[list[Values], Key | None]:

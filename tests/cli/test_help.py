@@ -66,6 +66,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
         [
             "",
             "backup",
+            "bench",
             "dead",
             "dead ls",
             "dead purge",
@@ -150,7 +151,9 @@ def make_files(example: str, folder: Path) -> None:
         example
         for words in ALL
         for example in examples(words)
-        if not example.endswith((" --every 5s", " schedule run", " --serve 9464", " --interval 5s", " --follow"))
+        if not example.endswith(
+            (" --every 5s", " schedule run", " --serve 9464", " --interval 5s", " --follow", " bench")
+        )
     ],
 )
 def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

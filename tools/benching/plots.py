@@ -20,7 +20,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 
 from benching.subject import SORTS
-from benching.summary import Row, Spread
+from benching.summary import Row
+from litequeue.bench import Spread
 
 _OURS, _FLOOR = "ours", "bare"
 _COLOURS = {_OURS: "#1f5fa8", _FLOOR: "#8c8c8c", "stock": "#d98324", "statements": "#7fa8d0"}

@@ -7,30 +7,17 @@ asked for. Works on plain values, so that a run can be read back from its JSON.
 
 from __future__ import annotations
 
-import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from litequeue.bench import Spread
 
 FLOOR = "bare"
 _SYNCHRONOUS = {0: "off", 1: "normal", 2: "full", 3: "full"}
 _WAL = "wal"
 _ACKNOWLEDGED = "at least once"
-
-
-class Spread(NamedTuple):
-    """The median of the rounds, and between what they lay."""
-
-    median: float
-    least: float
-    most: float
-
-    @classmethod
-    def of(cls, values: Iterable[float]) -> Self:
-        """Summarise."""
-        known = list(values)
-        return cls(statistics.median(known), min(known), max(known))
 
 
 class Key(NamedTuple):

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benching.registry import workloads
-from benching.summary import FLOOR, Row, Spread
+from benching.summary import FLOOR, Row
 from benching.workload import Part, Workload
 from harness.report import Figure
+from litequeue.bench import Spread
 
 Table = list[dict[str, Figure]]
 SUBJECTS = "What the live connections say"

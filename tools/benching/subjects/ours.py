@@ -46,11 +46,8 @@ class Subject:
         self._queue: Queue = litequeue.open(Path(folder, "app.queue"), durability=mode, busy_timeout=_BUSY_S)
 
     def pragmas(self) -> dict[str, object]:
-        """Ask from inside a transaction, so it is the connection that writes."""
-        asked = ("page_size", "journal_mode", "synchronous")
-        with self._queue.transaction() as tx:
-            told = {name: tx.execute(f"PRAGMA {name}")[0][0] for name in asked}
-            return {**told, "sqlite": tx.execute("SELECT sqlite_version()")[0][0]}
+        """Ask the connection that writes, as it is set for an enqueue."""
+        return self._queue.surveyor().pragmas(durable=True)._asdict()
 
     def enqueue(self, payload: bytes) -> None:
         """Enqueue one."""
