@@ -34,7 +34,7 @@ UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 PAGES = [
     page
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if BLOCK.search(page.read_text(encoding="utf-8")) and page.name != "workers.md"  # which has a test of its own
+    if BLOCK.search(page.read_text(encoding="utf-8")) and page.name != "work.md"  # which has a test of its own
 ]
 
 
