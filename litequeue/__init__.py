@@ -12,10 +12,10 @@
 Start with `open`; every verb is on `Queue`, what a holder says is on `Lease`, and `Queue.transaction` gives a
 `Transaction` that has every verb too. `Job` is what `get` and `list` return. What may go wrong is drawn in
 `litequeue.errors`; what tests need is in `litequeue.testing`. Ids in docstrings, such as G4, V3 or §6, are those of
-the contract that the tests prove line by line.
+the contract (docs/contract.md) that the tests prove line by line.
 
 A name is loaded from its module when it is first asked for: who imports only `litequeue.dbapi` brings no apsw into the
-process, where another SQLite has the file open (DESIGN §3).
+process, where another SQLite has the file open.
 """
 
 from __future__ import annotations

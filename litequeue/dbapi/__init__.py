@@ -9,7 +9,7 @@ The same statements and rules as everywhere (V1, V2, G4), on the caller's own DB
 durability, waiting for the lock and the commit are the caller's. A connection may be one of the standard `sqlite3`
 module, an SQLAlchemy `Session` or `Connection`, or a Django connection. Workers run in other processes: two SQLites in
 one process destroy data, so a process that has the file open through `litequeue.open` is refused here, and the other
-way round (DESIGN §3). This package imports neither apsw nor any of those libraries.
+way round. This package imports neither apsw nor any of those libraries.
 """
 
 from __future__ import annotations
