@@ -135,8 +135,8 @@ def _sections(frame: Frame, there: Sequence[FileFigures], names: Mapping[str, st
     now_us = frame.times.now_us
     done = [run for one in there if one.done for run in one.done.found]
     kinds, scopes = tables.by_kind(there, names), tables.by_scope(there, names)
-    running = [(names[one.path], job) for one in there if one.running for job in one.running.found]
-    running.sort(key=lambda row: row[1].leased_at)
+    running = [(names[one.path], run) for one in there if one.running for run in one.running.found]
+    running.sort(key=lambda row: row[1].job.leased_at)
     causes = [(names[one.path], cause) for one in there if one.causes for cause in one.causes.found]
     causes.sort(key=lambda row: (-row[1].jobs, row[0], row[1].kind, row[1].error))
     with_file, is_wide = len(frame.files) > 1, width >= _WIDE

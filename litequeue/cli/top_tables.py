@@ -23,6 +23,7 @@ from litequeue.cli.times import Times
 from litequeue.cli.top_text import count_text, rate_text, size_text, span_text
 from litequeue.metrics.of_file import QUANTILES
 from litequeue.model import JobState
+from litequeue.sqlite.attending import RunningJob
 from litequeue.sqlite.causes import Cause
 from litequeue.sqlite.surveying import Done, Running
 from litequeue.top import FileFigures
@@ -175,21 +176,22 @@ def running_jobs(
         ("HELD BY", "left"),
         *([_NOTE] if is_wide else []),
     )
-    for label, job in running[:rows]:
+    for label, run in running[:rows]:
+        job = run.job
         table.add_row(
             *([_cell(label)] if with_file else []),
             str(job.job_id) if is_wide else str(job.job_id)[:_ID_CHARS],
             _cell(plain(job.kind), "bold"),
             span_text(max(0, now_us - job.leased_at) / 1_000_000),
             _progress(job, now_us),
-            _cell(_holder(job)),
+            _cell(_holder(run)),
             *([_cell(one_line(job.note or ""))] if is_wide else []),
         )
     return table
 
 
-def _progress(job: Running, now_us: int) -> Cell:
-    if job.lapses_at <= now_us:
+def _progress(job: RunningJob, now_us: int) -> Cell:
+    if job.lease_deadline <= now_us:
         return Text("lapsed", "red")
     if job.progress is None:
         return NOTHING
@@ -201,12 +203,13 @@ def _progress(job: Running, now_us: int) -> Cell:
     return bar
 
 
-def _holder(job: Running) -> str:
+def _holder(run: Running) -> str:
     """Say who has a job: the host and the process, or the name that the worker has given itself."""
-    if job.pid is None or job.host is None:
-        return plain(job.worker_id)
-    process = f"{job.host}:{job.pid}"
-    return plain(process if job.worker_id.startswith(f"{process}:") else f"{job.worker_id} ({process})")
+    worker_id = run.job.worker_id
+    if run.pid is None or run.host is None:
+        return plain(worker_id)
+    process = f"{run.host}:{run.pid}"
+    return plain(process if worker_id.startswith(f"{process}:") else f"{worker_id} ({process})")
 
 
 def causes_of_death(causes: Sequence[tuple[str, Cause]], rows: int, times: Times, *, with_file: bool) -> Table:

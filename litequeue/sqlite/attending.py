@@ -13,6 +13,7 @@ Leaves out: what happens to the leases of the dead (`upkeep`), and how death is 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -106,19 +107,42 @@ def workers(store: Store) -> list[WorkerInfo]:
     ]
 
 
+def running_job(values: Sequence[object], to_wall_us: int) -> RunningJob:
+    """Return the record of a running job, whose columns are in the order of its fields.
+
+    Raises:
+        StorageCorrupt: they are not what they should be.
+    """
+    match values:
+        case (
+            bytes() as job_id,
+            str() as scope,
+            str() as kind,
+            str() as worker_id,
+            int() as leased_at,
+            int() as deadline,
+            float() | None as progress,
+            str() | None as note,
+        ):
+            return RunningJob(
+                stored_job_id(job_id),
+                public_scope(scope),
+                kind,
+                worker_id,
+                leased_at,
+                deadline + to_wall_us,
+                progress,
+                note,
+            )
+        case _:
+            raise StorageCorrupt(f"the record of a running job is damaged: {tuple(values)!r}")
+
+
 def _running(reader: Reader) -> defaultdict[int, list[RunningJob]]:
     found: defaultdict[int, list[RunningJob]] = defaultdict(list)
     to_wall_us = reader.now - reader.lease_now
-    for holder, job_id, *rest in reader.all(SQL.running, _MOST_JOBS):
-        scope, kind, worker_id, leased_at, deadline, progress, note = rest
-        if not (isinstance(scope, str) and isinstance(kind, str) and isinstance(leased_at, int)):
-            raise StorageCorrupt(f"the record of a running job is damaged: {(scope, kind, leased_at)!r}")
-        deadline_us = deadline + to_wall_us
-        found[holder].append(
-            RunningJob(
-                stored_job_id(job_id), public_scope(scope), kind, worker_id, leased_at, deadline_us, progress, note
-            )
-        )
+    for holder, *values in reader.all(SQL.running, _MOST_JOBS):
+        found[holder].append(running_job(values, to_wall_us))
     for jobs in found.values():
         jobs.sort(key=lambda job: (job.leased_at, job.job_id))
     return found

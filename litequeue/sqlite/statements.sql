@@ -753,8 +753,8 @@ SELECT count(*) FROM (
 
 -- name: survey_running
 -- Leased jobs, those that lapse first; without what is large of them.
-SELECT job.job_id, job.scope, job.kind, job.attempts, job.worker_id, holder.pid, holder.host, job.leased_at,
-    job.lease_deadline, continuation.progress, continuation.note
+SELECT job.job_id, job.scope, job.kind, job.worker_id, job.leased_at, job.lease_deadline, continuation.progress,
+    continuation.note, holder.pid, holder.host
 FROM litequeue_job AS job INDEXED BY litequeue_job_deadline
 LEFT JOIN litequeue_holder AS holder ON holder.id = job.holder
 LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>

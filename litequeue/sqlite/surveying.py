@@ -13,16 +13,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
-from uuid import UUID
 
 import apsw
 
 from litequeue import timing
 from litequeue.errors import StorageCorrupt
 from litequeue.histogram import Histogram
-from litequeue.ids import stored_job_id
 from litequeue.model import JobState, Scope, public_scope
 from litequeue.sqlite import causes, connection, flow, gate, leadership
+from litequeue.sqlite.attending import RunningJob, running_job
 from litequeue.sqlite.causes import Cause
 from litequeue.sqlite.flow import Flow
 from litequeue.sqlite.reader import Reader, onward
@@ -80,21 +79,11 @@ class Done(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A job that is leased, without its payload; times in µs since the epoch."""
+    """A job that is leased, and the process that has it, unless that has gone."""
 
-    job_id: UUID
-    scope: Scope
-    kind: str
-    attempts: int
-    worker_id: str
+    job: RunningJob
     pid: int | None
-    """The process that has it; `None` where it has gone, or there is no telling."""
     host: str | None
-    leased_at: int
-    lapses_at: int
-    """Its deadline, as wall time."""
-    progress: float | None
-    note: str | None
 
 
 class Pragmas(NamedTuple):
@@ -227,24 +216,8 @@ def _running(reader: Reader, most: int) -> list[Running]:
 
 
 def _run(row: Values, to_wall_us: int) -> Running:
-    job_id, scope, kind, attempts, worker_id, pid, host, leased_at, lease_deadline, progress, note = row
-    if not isinstance(worker_id, str) or not isinstance(leased_at, int) or not isinstance(progress, float | None):
-        raise StorageCorrupt(
-            "a job that is leased is damaged: who has it, since when, or how far it is, is no such thing"
-        )
-    return Running(
-        stored_job_id(job_id),
-        public_scope(scope),
-        kind_of(kind),
-        attempts,
-        worker_id,
-        pid,
-        host,
-        leased_at,
-        lease_deadline + to_wall_us,
-        progress,
-        note,
-    )
+    *job, pid, host = row
+    return Running(running_job(job, to_wall_us), pid, host)
 
 
 def _heads(reader: Reader, after: tuple[str, str, int]) -> tuple[list[tuple[str, int]], tuple[str, str, int] | None]:

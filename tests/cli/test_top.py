@@ -18,10 +18,11 @@ from rich.console import Console
 
 from litequeue import SYSTEM, JobState
 from litequeue.cli import litequeue as command
-from litequeue.cli import top_frame, top_text
+from litequeue.cli import top_frame, top_screen, top_text
 from litequeue.cli.times import Times
 from litequeue.cli.top_frame import Frame
 from litequeue.cli.top_screen import View
+from litequeue.sqlite.attending import RunningJob
 from litequeue.sqlite.causes import Cause
 from litequeue.sqlite.flow import Flow
 from litequeue.sqlite.surveying import Counted, Done, Running, State
@@ -54,7 +55,7 @@ def figures(  # noqa: PLR0917 - what a test varies
         at_us=NOW_US,
         state=State(123_456_789, 1_000, 4_000_000, lapsed, 12.0),
         flow=Kept(Flow(1234.5, 0.25, 0, is_estimated=True), 0),
-        running=Kept([job(number) for number in range(running)], 0),
+        running=Kept([run(number) for number in range(running)], 0),
         oldest=Kept(dict.fromkeys(names, NOW_US - 90_000_000), 0),
         done=Kept([Done("area:kind-00", n / 100, n / 10, None) for n in range(1, 101)], 0),
         causes=Kept([Cause("mail", f"boom {n}\x1b[2J", 7, JOB_ID, NOW_US - 1) for n in range(causes)], 0),
@@ -62,22 +63,20 @@ def figures(  # noqa: PLR0917 - what a test varies
     )
 
 
-def job(number: int) -> Running:
+def run(number: int) -> Running:
     """Make a job that runs, each half as long as the one before and twice as far."""
     leased_at = NOW_US - 100_000_000 // 2**number
-    return Running(
+    job = RunningJob(
         UUID(int=JOB_ID.int + number),
         "default",
         "ingest",
-        1,
         "host:17:abcd" if number % 2 else "bench",
-        17,
-        "host",
         leased_at,
         NOW_US + 1,
         min(1.0, 0.1 * 2**number),
         f"page {number}\u202e",
     )
+    return Running(job, 17, "host")
 
 
 def lines(
@@ -360,6 +359,19 @@ def test_what_goes_wrong_in_a_look_ends_the_view_and_is_raised() -> None:
             view.run()
         written = screen.wait_for(r"\x1b\[\?1049l")
     assert "\x1b[?1049h" in written
+
+
+@posix
+def test_without_termios_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows; nor are there any where standard input is no terminal, or there is none (issue 8, item 7)."""
+    with contextlib.closing(Screen()) as screen, open(screen.follower, closefd=False, encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stdin", terminal)
+        assert top_screen._keys() == screen.follower
+        monkeypatch.setattr(top_screen, "termios", None)
+        assert top_screen._keys() is None
+    monkeypatch.undo()
+    monkeypatch.setattr(sys, "stdin", None)
+    assert top_screen._keys() is None
 
 
 def test_names_are_as_long_as_they_must_be() -> None:

@@ -14,12 +14,11 @@ from litequeue.sqlite import surveying
 from litequeue.sqlite.surveying import Counted, Done
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from litequeue import Queue
     from litequeue.sqlite.walks import Walk
     from litequeue.testing import FakeClock
     from tests.conftest import JobIn, MakeQueue
+    from tests.metrics.conftest import VmSteps
 
 T = TypeVar("T")
 STEPS = (1, 2, 3, 10_000)
@@ -125,35 +124,19 @@ def test_between_two_steps_nothing_is_held(queue: Queue, monkeypatch: pytest.Mon
     assert (found.jobs, steps) == ({("work", JobState.PENDING): 35}, 3)
 
 
-def _vm_steps(queue: Queue, work: Callable[[], object]) -> int:
-    """Count the steps of SQLite's virtual machine."""
-    connection = queue._store._reader.connection
-    assert connection is not None
-    steps = 0
-
-    def add(event: dict[str, dict[str, int]]) -> None:
-        nonlocal steps
-        steps += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
-
-    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, add)
-    try:
-        work()
-    finally:
-        connection.trace_v2(0, None)
-    return steps
-
-
-def test_a_step_of_a_count_costs_the_same_in_every_file(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_a_count_costs_the_same_in_every_file(
+    queue: Queue, vm_steps: VmSteps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What a scrape takes at once does not grow with the file (issue 8: bounded at a million jobs)."""
     monkeypatch.setattr(surveying, "STEP", 100)
     costs = []
     for _ in range(2):
         queue.enqueue_many(NewJob("work", n) for n in range(3_000))
-        costs.append(_vm_steps(queue, lambda: next(queue.surveyor().jobs())))
+        costs.append(vm_steps(queue, lambda: next(queue.surveyor().jobs())))
     assert costs[1] <= 1.05 * costs[0]
 
 
-def test_ages_and_samples_cost_the_same_however_many_jobs_there_are(queue: Queue) -> None:
+def test_ages_and_samples_cost_the_same_however_many_jobs_there_are(queue: Queue, vm_steps: VmSteps) -> None:
     """The heads of lines are found by index, and so are the youngest jobs: no line is walked through (G9)."""
     ready, finished = [], []
     for _ in range(2):
@@ -161,20 +144,20 @@ def test_ages_and_samples_cost_the_same_however_many_jobs_there_are(queue: Queue
         leases = queue.lease_many(2_000)
         queue.complete_many(leases)
         queue.surveyor().state()
-        ready.append(_vm_steps(queue, lambda: all_of(queue.surveyor().oldest())))
-        finished.append(_vm_steps(queue, lambda: all_of(queue.surveyor().done(10**12))))
+        ready.append(vm_steps(queue, lambda: all_of(queue.surveyor().oldest())))
+        finished.append(vm_steps(queue, lambda: all_of(queue.surveyor().done(10**12))))
     assert ready[1] <= 1.05 * ready[0]
     assert finished[1] <= 1.05 * finished[0]
     assert ready[0] < 1_000, "a few seeks, one for each kind"
 
 
-def test_maintenance_walks_from_group_to_group_without_going_through_them(queue: Queue) -> None:
+def test_maintenance_walks_from_group_to_group_without_going_through_them(queue: Queue, vm_steps: VmSteps) -> None:
     """A seek leads beyond a group, however many jobs are in it (DESIGN §2: skip-scan)."""
     costs = []
     for _ in range(2):
         queue.enqueue_many(NewJob("work", n) for n in range(4_000))
         queue.prune()
-        costs.append(_vm_steps(queue, queue.prune))
+        costs.append(vm_steps(queue, queue.prune))
     assert costs[1] <= 1.05 * costs[0] < 1_000
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import apsw
 import pytest
 
 import litequeue
@@ -89,9 +90,10 @@ def test_a_look_tells_of_everything_that_is_in_the_file(
         for state in JobState
     } == stats.counts
     assert found.running is not None
-    (mine,) = [job for job in found.running.found if job.scope == "other"]
-    assert (mine.job_id, mine.progress, mine.note, mine.worker_id) == (lease.job_id, 0.25, "a quarter", "bench-3")
-    assert (mine.pid, mine.lapses_at) == (os.getpid(), queue.get(lease.job_id).lease_deadline)
+    (mine,) = [run for run in found.running.found if run.job.scope == "other"]
+    job = mine.job
+    assert (job.job_id, job.progress, job.note, job.worker_id) == (lease.job_id, 0.25, "a quarter", "bench-3")
+    assert (mine.pid, job.lease_deadline) == (os.getpid(), queue.get(lease.job_id).lease_deadline)
     assert found.causes is not None
     assert [(cause.kind, cause.jobs) for cause in found.causes.found] == [("work", 1)]
     assert found.oldest is not None
@@ -114,6 +116,21 @@ def test_no_look_waits_for_the_write_lock_or_takes_it(queue: Queue, watch: Calla
             assert counted is not None
             assert sum(counted.found.jobs.values()) == 1
     queue.enqueue("work")
+
+
+def test_a_file_that_is_locked_is_a_line_and_is_seen_when_it_is_free(queue: Queue, watch: Callable[..., Watch]) -> None:
+    """A program that wants it for itself keeps readers out; the view goes on, and tries again (§6)."""
+    queue.enqueue("work")
+    queue.close()
+    watching = watch()
+    alone = apsw.Connection(queue.path)
+    alone.pragma("locking_mode", "EXCLUSIVE")
+    alone.execute("BEGIN EXCLUSIVE")
+    alone.execute("COMMIT")
+    for _ in range(2):
+        assert "is busy" in lost(watching)
+    alone.close()
+    assert seen(watching).path == queue.path
 
 
 def test_between_two_looks_nothing_is_held(

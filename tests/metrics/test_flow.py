@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import apsw
 import pytest
 
 from litequeue import ANY, SYSTEM, NewJob
@@ -12,11 +11,10 @@ from litequeue.sqlite import flow as flows
 from litequeue.sqlite.walks import whole
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from litequeue import Queue
     from litequeue.sqlite.flow import Flow
     from litequeue.testing import FakeClock
+    from tests.metrics.conftest import VmSteps
 
 WINDOW_S = 10
 
@@ -93,7 +91,9 @@ def test_more_than_is_looked_at_is_estimated_and_said(
     assert found.enqueued == found.completed == pytest.approx(100, rel=0.05)
 
 
-def test_flow_costs_the_same_however_many_jobs_there_are(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flow_costs_the_same_however_many_jobs_there_are(
+    queue: Queue, vm_steps: VmSteps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So many rows are looked at and no more, in virtual machine steps (issue 8: bounded at a million jobs)."""
     monkeypatch.setattr(flows, "ROWS", 500)
     costs = []
@@ -102,23 +102,5 @@ def test_flow_costs_the_same_however_many_jobs_there_are(queue: Queue, monkeypat
         complete(queue, 2_000)
         queue.fail_many(queue.lease_many(500), "dead", retryable=False)
         flow(queue)
-        costs.append(_vm_steps(queue, lambda: flow(queue)))
+        costs.append(vm_steps(queue, lambda: flow(queue)))
     assert costs[1] <= 1.05 * costs[0]
-
-
-def _vm_steps(queue: Queue, work: Callable[[], object]) -> int:
-    """Count the steps of SQLite's virtual machine."""
-    connection = queue._store._reader.connection
-    assert connection is not None
-    steps = 0
-
-    def add(event: dict[str, dict[str, int]]) -> None:
-        nonlocal steps
-        steps += event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]
-
-    connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, add)
-    try:
-        work()
-    finally:
-        connection.trace_v2(0, None)
-    return steps
