@@ -1,4 +1,4 @@
-"""Every command and every setting is documented; what is missing is named."""
+"""Every command, setting and metric is documented; what is missing is named."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from litequeue.cli import litequeue as command
+from litequeue.metrics import families
 from litequeue.settings import SPECS
 
 if TYPE_CHECKING:
@@ -61,6 +62,17 @@ def test_every_command_and_option_has_help_and_every_command_examples() -> None:
         assert inner.epilog, f"{name} has no examples"
         for option in inner.params:
             assert not isinstance(option, click.Option) or option.help, f"{name} {option.opts}"
+
+
+def test_every_metric_stands_on_its_page() -> None:
+    """And no other; those to alert on, of the page on operations, are among them."""
+    page = (DOCS / "guide" / "metrics.md").read_text(encoding="utf-8")
+    rows = "".join(re.findall(r"^\| (`litequeue_[^|]*) \|", page, re.MULTILINE))
+    told = set(re.findall(r"litequeue_\w+", rows))
+    assert told == {each.name for each in (*families.OF_FILE, *families.OF_PROCESS)}
+    alerts = set(re.findall(r"litequeue_\w+", (DOCS / "operations.md").read_text(encoding="utf-8")))
+    assert alerts
+    assert alerts <= told
 
 
 def test_every_setting_stands_on_its_page_with_its_default() -> None:
