@@ -296,6 +296,8 @@ class Dependencies:
     """The first 100 of these, by their ids."""
     children: int
     """Jobs that wait for this one."""
+    children_ids: tuple[UUID, ...]
+    """The first 100 of these, in the order in which they were enqueued."""
 
     @property
     def is_any(self) -> bool:

@@ -14,7 +14,7 @@ from litequeue import Transition
 from litequeue.cli.commands import Command
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import plain, scope_text
+from litequeue.cli.output import columns, fitted, plain, scope_text, width
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
@@ -30,8 +30,6 @@ _COLOURS = {
     Transition.CANCELLED: "bright_black",
 }
 _TRANSITION_CHARS = max(map(len, Transition))
-_KIND_CHARS = 16
-"""A longer one moves what comes after it."""
 
 
 @click.command(
@@ -101,10 +99,16 @@ class _Lines:
         at, transition, detail = one.event
         colour = _COLOURS.get(transition)
         name = f"{transition:<{_TRANSITION_CHARS}}"
-        scope = f"{scope_text(one.scope)}  " if self._with_scope else ""
         shown = name if colour is None else click.style(name, fg=colour)
-        kind = f"{plain(one.kind):<{_KIND_CHARS}}"
-        return f"{self._times.short(at)}  {one.job_id}  {shown}  {scope}{kind}  {plain(detail)}".rstrip()
+        scope = f"  in {scope_text(one.scope)}" if self._with_scope else ""
+        line = f"{self._times.brief(at)}  {shown}  {one.job_id}  {plain(one.kind)}{scope}"
+        if not detail:
+            return line
+        whole = f"{line}  {plain(detail)}"
+        most = columns()
+        if most is None or width(whole) <= most:
+            return whole
+        return f"{line}\n{fitted(f'    {plain(detail)}', most)}"
 
 
 def _follow(follower: Follower, lines: _Lines) -> None:

@@ -19,7 +19,7 @@ from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
 from litequeue.cli.input import duration_option, kind_option, many_scopes, moment_option, scope_options
 from litequeue.cli.jsonable import dumps, job_form, shown_form
-from litequeue.cli.listing import job_lines, listing_lines
+from litequeue.cli.listing import job_lines, listing_lines, missing_of
 from litequeue.cli.output import warn
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
@@ -73,10 +73,11 @@ def list_jobs(
     wanted = None if state is None else JobState[state.upper()]
     with target.queue() as queue:
         page = queue.list(wanted, kind, where, limit, None if after is None else queue.get(whole_id(queue, after)))
+        missing = {} if as_json else missing_of(queue, page)
     if as_json:
         click.echo(dumps([job_form(job) for job in page]))
         return
-    for line in listing_lines(page, Times.now(utc=utc), with_scope=all_scopes):
+    for line in listing_lines(page, Times.now(utc=utc), with_scope=all_scopes, missing=missing):
         click.echo(line)
     if len(page) == limit:
         warn(f"there may be more: --after {page[-1].job_id}")

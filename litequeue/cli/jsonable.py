@@ -69,7 +69,6 @@ def shown_form(job: Job, dependencies: Dependencies) -> dict[str, Json]:
     if not dependencies.is_any:
         return job_form(job)
     form = {field.name: jsonable(getattr(dependencies, field.name)) for field in fields(dependencies)}
-    form["waits_for"] = [str(job_id) for job_id in dependencies.waits_for]
     return job_form(job) | {"dependencies": form}
 
 

@@ -5,13 +5,12 @@ Leaves out: their delivery, which is a program's own (`Outbox.deliver`), and to 
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import click
 
 from litequeue import InvalidTransition, JobNotFound, Outbox
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import fail_quietly
+from litequeue.cli.ids import GivenId, given_id, whole_ids
 from litequeue.cli.jsonable import dumps, job_form
 from litequeue.cli.listing import listing_lines
 from litequeue.cli.output import count_of, warn
@@ -58,16 +57,18 @@ def dead(target: Target, *, name: str, limit: int, utc: bool, as_json: bool) -> 
     epilog="litequeue --db app.queue outbox discard orders 0190a0c5-7b5e-7000-8000-000000000001",
 )
 @click.argument("name", metavar="NAME")
-@click.argument("message_ids", metavar="ID...", nargs=-1, required=True, type=click.UUID)
+@click.argument("given", metavar="ID...", nargs=-1, required=True, type=given_id)
 @pass_target
-def discard(target: Target, *, name: str, message_ids: tuple[UUID, ...]) -> None:
-    """Give up messages that are not delivered; the next ones of their keys have their turn.
+def discard(target: Target, *, name: str, given: tuple[GivenId, ...]) -> None:
+    """Give up messages; the next ones of their keys have their turn.
 
-    One that is refused gets a line on standard error, and the status is then 1.
+    Only those that are not delivered. ID may be the beginning of an id that no other job has; one that waits behind
+    another of its key needs the whole of its own. One that is refused gets a line on standard error, and the status is
+    then 1.
     """
-    distinct = list(dict.fromkeys(message_ids))
     refused = 0
     with target.queue() as queue:
+        distinct = whole_ids(queue, given)
         of_name = Outbox(queue, name)
         for message_id in distinct:
             try:

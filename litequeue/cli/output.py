@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -54,9 +56,27 @@ def block(text: str, indent: int) -> str:
 
 def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     """Line up columns; the last one is as long as it likes."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        yield "  ".join(cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=True)).rstrip()
+
+
+def fitted(text: str, most: int | None) -> str:
+    """Cut text that is longer than so many characters, if it is to be cut at all; it has no colours."""
+    return text if most is None or len(text) <= most else f"{text[: max(0, most - 1)]}…"
+
+
+def columns() -> int | None:
+    """Return how wide the terminal is that the result goes to; `None` where it goes elsewhere."""
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
+    except (AttributeError, OSError, ValueError):  # there is no such stream, or none that is a file
+        return None
+
+
+def width(line: str) -> int:
+    """Return how many characters a line shows: its colours take no room."""
+    return len(click.unstyle(line))
 
 
 def pretty(value: Json) -> str:
@@ -119,11 +139,6 @@ class Messages(logging.Handler):
             warn(record.getMessage())
         except OSError:
             return
-
-
-def _width(cell: str) -> int:
-    """Return how many characters a cell shows: its colour takes no room."""
-    return len(click.unstyle(cell))
 
 
 def _escape(char: str) -> str:

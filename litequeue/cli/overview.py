@@ -18,7 +18,8 @@ from litequeue.cli.jsonable import Json, dumps, jsonable
 from litequeue.cli.output import NOTHING, plain, scope_text, state_text, table
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times
-from litequeue.model import ANY, Pause, Scope, Stats
+from litequeue.model import ANY, Pause, Scope, Stats, storable_scope
+from litequeue.sqlite.walks import whole
 
 
 @click.command(
@@ -47,14 +48,19 @@ def scopes(target: Target, *, as_json: bool) -> None:
         return
     times = Times.now(utc=False)
     states = _states(stats.counts for stats in found.values())
-    heading = ["SCOPE", *map(state_text, states), "OLDEST READY", "WEIGHT", "PAUSED"]
+    is_weighted = any(weight != 1 for _, _, weight, _ in rows)
+    paused = [is_paused for *_, is_paused in rows]
+    heading = [
+        *("SCOPE", *map(state_text, states), "OLDEST READY"),
+        *([*(["WEIGHT"] if is_weighted else []), *(["PAUSED"] if any(paused) else [])]),
+    ]
     cells = [
         [
             scope_text(scope),
             *(str(stats.counts[state]) for state in states),
             times.distance(stats.oldest_ready_at),
-            str(weight),
-            "paused" if is_paused else NOTHING,
+            *([str(weight)] if is_weighted else []),
+            *_pause_cell(is_paused, paused),
         ]
         for scope, stats, weight, is_paused in rows
     ]
@@ -70,36 +76,52 @@ litequeue --db app.queue kinds --all-scopes --json
 """,
 )
 @scope_options(many=True)
-@click.option("--json", "as_json", is_flag=True, help="A JSON list.")
+@click.option("--json", "as_json", is_flag=True, help="A JSON list; its times are µs since the epoch, UTC.")
 @pass_target
 def kinds(target: Target, *, scope: str | None, system: bool, all_scopes: bool, as_json: bool) -> None:
     """List the kinds of the jobs, with how many in which state.
 
-    Also whether a kind is paused; `jobs show` says of one job what holds it back.
+    Also since when the oldest ready job of each has been so, and what is paused; `jobs show` says of one job what holds
+    it back.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
         found = queue.stats(where).by_kind
         pauses = queue.pauses()
         place = queue.scope if where is None else where
+        oldest = whole(queue.surveyor().oldest(None if place is ANY else storable_scope(place)))
     paused = {kind: _is_paused(pauses, scope=place, kind=kind) for kind in found}
     if as_json:
         forms: list[Json] = [
-            {"kind": kind, "counts": _counts_form(counts), "is_paused": paused[kind]} for kind, counts in found.items()
+            {
+                "kind": kind,
+                "counts": _counts_form(counts),
+                "oldest_ready_at": oldest.get(kind),
+                "is_paused": paused[kind],
+            }
+            for kind, counts in found.items()
         ]
         click.echo(dumps(forms))
         return
+    times = Times.now(utc=False)
     states = _states(found.values())
-    cells = [
+    rows = [
         [
             plain(kind),
             *(str(counts.get(state, 0)) for state in states),
-            "paused" if paused[kind] else NOTHING,
+            times.distance(oldest.get(kind)),
+            *_pause_cell(paused[kind], paused.values()),
         ]
         for kind, counts in found.items()
     ]
-    for line in table([["KIND", *map(state_text, states), "PAUSED"], *cells]) if cells else ():
+    heading = ["KIND", *map(state_text, states), "OLDEST READY", *(["PAUSED"] if any(paused.values()) else [])]
+    for line in table([heading, *rows]) if rows else ():
         click.echo(line)
+
+
+def _pause_cell(is_paused: bool, all_paused: Iterable[bool]) -> list[str]:
+    """Say that something is paused, where anything is."""
+    return ["paused" if is_paused else NOTHING] if any(all_paused) else []
 
 
 def _states(counted: Iterable[Mapping[JobState, int]]) -> list[JobState]:

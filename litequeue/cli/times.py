@@ -52,6 +52,12 @@ class Times:
         moment = self._moment(moment_us)
         return str(moment_us or NOTHING) if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}"
 
+    def brief(self, moment_us: int) -> str:
+        """Write a time to the second, without the date when that is today's."""
+        moment, now = self._moment(moment_us), self._moment(self.now_us)
+        is_today = moment is not None and now is not None and moment.date() == now.date()
+        return f"{moment:%H:%M:%S}" if is_today else self.short(moment_us)
+
     def full(self, moment_us: int | None) -> str:
         """Write a time to the µs, with its zone and its distance from now."""
         moment = self._moment(moment_us)

@@ -13,9 +13,10 @@ import click
 from litequeue.cli.commands import Command
 from litequeue.cli.jsonable import Json, dumps, jsonable
 from litequeue.cli.listing import how_far
-from litequeue.cli.output import NOTHING, one_line, plain, scope_text, table
+from litequeue.cli.output import NOTHING, columns, fitted, one_line, plain, scope_text, table
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times
+from litequeue.model import Scope
 from litequeue.sqlite.attending import RunningJob, WorkerInfo
 
 _SHOWN_JOBS = 10
@@ -39,15 +40,15 @@ def workers(target: Target, *, as_json: bool) -> None:
     taken their jobs back. KINDS are those of the jobs that run just now.
     """
     with target.queue() as queue:
-        found = queue.workers()
+        found, home = queue.workers(), queue.scope
     if as_json:
         click.echo(dumps([_worker_form(worker) for worker in found]))
         return
-    for line in _lines(found, Times.now(utc=False)):
+    for line in _lines(found, Times.now(utc=False), home):
         click.echo(line)
 
 
-def _lines(found: Sequence[WorkerInfo], times: Times) -> Iterator[str]:
+def _lines(found: Sequence[WorkerInfo], times: Times, home: Scope) -> Iterator[str]:
     """Return a heading, and for each worker a line and one for each of its first jobs; nothing when there is none."""
     if not found:
         return
@@ -69,19 +70,20 @@ def _lines(found: Sequence[WorkerInfo], times: Times) -> Iterator[str]:
         ]
     )
     shown = [worker.jobs[:_SHOWN_JOBS] for worker in found]
-    jobs = table([_job_cells(job, times) for of_worker in shown for job in of_worker])
+    jobs = table([_job_cells(job, times, home) for of_worker in shown for job in of_worker])
     yield heading
     for worker, row, of_worker in zip(found, rows, shown, strict=True):
         yield row
         for _ in of_worker:
-            yield next(jobs)
+            yield fitted(next(jobs), columns())
         if worker.running > len(of_worker):
             yield f"  and {worker.running - len(of_worker):,} more"
 
 
-def _job_cells(job: RunningJob, times: Times) -> list[str]:
-    told = one_line(" ".join(how_far(job)))
-    return [f"  {job.job_id}", plain(job.kind), scope_text(job.scope), times.distance(job.leased_at), told]
+def _job_cells(job: RunningJob, times: Times, home: Scope) -> list[str]:
+    scope = "" if job.scope == home else f"in {scope_text(job.scope)} "
+    told = one_line(f"{scope}{' '.join(how_far(job))}")
+    return [f"  {job.job_id}", plain(job.kind), times.distance(job.leased_at), told]
 
 
 def _worker_form(worker: WorkerInfo) -> dict[str, Json]:

@@ -27,7 +27,8 @@ from litequeue.sqlite.rows import Row, Values
 from litequeue.sqlite.statements import SQL
 
 _SHOWN = 100
-"""Missing jobs that `Queue.dependencies` names."""
+"""Missing jobs, and children, that `Queue.dependencies` names."""
+_ALL_GATES = 2**63 - 1
 
 
 class Parents(NamedTuple):
@@ -160,13 +161,15 @@ def dependencies(reader: Reader, job_id: UUID) -> Dependencies:
     if reader.one(SQL.row_by_id, job_id.bytes) is None:
         raise JobNotFound(job_id)
     children: int = reader.all(SQL.children, job_id.bytes)[0][0]
+    waiting = reader.all(SQL.gates_of_parent, job_id.bytes, _ALL_GATES, _SHOWN) if children else []
+    children_ids = tuple(stored_job_id(child_id) for _, child_id, *_ in waiting if child_id is not None)
     found = reader.one(SQL.gate_of_job, job_id.bytes)
     if found is None:
-        return Dependencies(0, 0, 0, 0, 0, (), children)
+        return Dependencies(0, 0, 0, 0, 0, (), children, children_ids)
     gate, total, missing, completed, dead, cancelled, _, _ = found
     missed = reader.all(SQL.parents_of_gate, gate, _SHOWN) if missing else []
     waits_for = tuple(stored_job_id(parent_id) for (parent_id,) in missed)
-    return Dependencies(total, completed, dead, cancelled, missing, waits_for, children)
+    return Dependencies(total, completed, dead, cancelled, missing, waits_for, children, children_ids)
 
 
 def _close(context: Context, job_id: bytes) -> bool:

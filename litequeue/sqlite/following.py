@@ -20,14 +20,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from litequeue import arguments, codec
-from litequeue.errors import RecordError, StorageCorrupt
+from litequeue import arguments
+from litequeue.errors import StorageCorrupt
 from litequeue.ids import stored_job_id
 from litequeue.model import Event, JobState, Scope, public_scope
 from litequeue.sqlite.arrivals import Lookout
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.results import is_known_to_all
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.walks import events_of
 from litequeue.sqlite.watching import WATCHER, Listener
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ class Follower(Lookout):
         seen = self._active.pop(job_id, None) or self._ended.pop(job_id, None)
         events: list[Event] = []
         if seen is None or seen.log_bytes != len(log):
-            log_events = _events(job_id, log)
+            log_events = events_of(job_id, log)
             events = _after(log_events, seen, self._since)
             seen = _Seen(len(log), log_events[-1] if log_events else None, reader.now, self._look)
         else:
@@ -252,14 +253,6 @@ def _after(events: list[Event], seen: _Seen | None, since: int) -> list[Event]:
     if told in events:
         return events[len(events) - events[::-1].index(told) :]
     return [event for event in events if event.at > told.at]
-
-
-def _events(job_id: bytes, log: bytes) -> list[Event]:
-    """Return an event log; nothing when it cannot be read, which `jobs show` says of it."""
-    try:
-        return codec.decode_events(log, stored_job_id(job_id))
-    except RecordError:
-        return []
 
 
 def _order(happened: Happened) -> tuple[int, UUID]:

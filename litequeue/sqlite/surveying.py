@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 At = TypeVar("At")
 
+Line = tuple[str, str, int]
+
 STEP = 10_000
 """Jobs counted in one snapshot: about five milliseconds."""
 LINES = 500
@@ -152,15 +154,16 @@ class Surveyor:
             yield
         return Counted(dict(counts), dict(reaps), dict(by_scope))
 
-    def oldest(self) -> Walk[dict[str, int]]:
+    def oldest(self, scope: str | None = None) -> Walk[dict[str, int]]:
         """Return for each kind since when a job at the head of a line has been ready, µs since the epoch.
 
-        A line is what is leased in a fixed order: a scope, a kind and a priority.
+        A line is what is leased in a fixed order: a scope, a kind and a priority. `scope` is as it is stored; `None`
+        is all of them.
         """
         oldest: dict[str, int] = {}
-        after: tuple[str, str, int] | None = ("", "", -1)
+        after: Line | None = (scope or "", "", -1)
         while after is not None:
-            heads, after = self._look(_heads, after)
+            heads, after = self._look(_heads, (after, scope))
             for kind, ready_at in heads:
                 oldest[kind] = min(ready_at, oldest.get(kind, ready_at))
             yield
@@ -220,12 +223,13 @@ def _run(row: Values, to_wall_us: int) -> Running:
     return Running(running_job(job, to_wall_us), pid, host)
 
 
-def _heads(reader: Reader, after: tuple[str, str, int]) -> tuple[list[tuple[str, int]], tuple[str, str, int] | None]:
+def _heads(reader: Reader, place: tuple[Line, str | None]) -> tuple[list[tuple[str, int]], Line | None]:
     """Look at the heads of the next lines; return kinds and since when each is ready, and where to go on."""
+    after, wanted = place
     heads: list[tuple[str, int]] = []
     for _ in range(LINES):
         found = reader.one(SQL.survey_ready, *after)
-        if found is None:
+        if found is None or (wanted is not None and found[0] != wanted):
             return heads, None
         scope, kind, priority, created_at, job_id, events = found
         if (scope, kind_of(kind), priority) <= after:

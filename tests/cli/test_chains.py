@@ -55,7 +55,13 @@ def test_show_tells_what_a_job_waits_for_and_what_waits_for_it(cli: Cli, queue: 
     assert "parents           12: 1 completed, 0 dead, 0 cancelled, 11 missing" in lines
     assert any(line.startswith("waits_for") and str(min(parents[1:])) in line for line in lines)
     assert any(line.strip() == "and 1 more" for line in lines)
-    assert "children          1" in cli.done("jobs", "show", str(parents[1])).splitlines()
+    assert f"children          {child}" in cli.done("jobs", "show", str(parents[1])).splitlines()
+    more = [queue.enqueue("child", after=[parents[1]]).job_id for _ in range(11)]
+    shown_children = cli.done("jobs", "show", str(parents[1])).partition("children")[2].split()
+    assert shown_children[:10] == [str(job_id) for job_id in (child, *more[:9])]
+    assert shown_children[10:13] == ["and", "2", "more"]
+    of_parent = cast("dict[str, dict[str, object]]", cli.json("jobs", "show", str(parents[1])))
+    assert of_parent["dependencies"]["children_ids"] == [str(job_id) for job_id in (child, *more)]
     assert "children" not in cli.done("jobs", "show", str(lease.job_id))
     shown = cast("dict[str, dict[str, object]]", cli.json("jobs", "show", str(child)))
     assert shown["dependencies"]["missing"] == 11

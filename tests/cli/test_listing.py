@@ -65,7 +65,7 @@ def test_the_listing_has_a_line_for_each_job_in_the_order_of_states(
     assert re.fullmatch(f"{ago}, first line", about[JobState.DEAD])
     assert re.fullmatch(r"due in \d+ s", about[JobState.SCHEDULED])
     assert re.fullmatch(ago, about[JobState.CANCELLED])
-    assert about[JobState.WAITING] == ""
+    assert about[JobState.WAITING] == "waits for 1 job"
 
 
 @pytest.mark.parametrize("state", JobState)
@@ -125,25 +125,72 @@ def test_going_on_after_a_job_that_is_gone_is_an_error(cli: Cli) -> None:
     assert cli("jobs", "ls", "--after", "seven").status == 2
 
 
-def test_one_job_is_shown_with_every_field_of_its_record(cli: Cli, queue: Queue) -> None:
-    """Each field of contract §2 has a line of its own, whatever it holds."""
+def test_one_job_is_shown_with_every_field_that_holds_something(cli: Cli, queue: Queue) -> None:
+    """Each field of contract §2 has a line of its own, unless there is nothing to tell (issue 8)."""
     job_id = queue.enqueue("ingest:pdf", {"path": "é.pdf"}, idempotency_key="k", expires=90).job_id
     lease = queue.lease_next(worker_id="ada")
     assert lease is not None
     lease.checkpoint(b"\x00half", progress=0.5, note="halfway")
     shown = cli.done("jobs", "show", job_id)
     labels = re.findall(r"^(\w+)", shown, flags=re.MULTILINE)
-    assert set(labels) == FIELDS
-    assert len(labels) == len(FIELDS)
+    absent = {"reaps", "max_attempts", "not_before", "finished_at", "last_error", "result", "beats"}
+    assert set(labels) == FIELDS - absent
+    assert len(labels) == len(FIELDS - absent)
     values = dict(re.findall(r"^(\w+) +(.+)$", shown, flags=re.MULTILINE))
     assert values["state"] == "leased"
     assert values["worker_id"] == "ada"
     assert values["idempotency_key"] == "k"
     assert values["payload"] == '{"path": "é.pdf"}'
-    assert values["result"] == "null"
-    assert values["last_error"] == values["finished_at"] == "-"
     assert values["continuation"] == '{"$bytes": "AGhhbGY="}'
     assert (values["progress"], values["note"], values["checkpoints"]) == ("0.5", "halfway", "1")
+
+
+def test_what_is_empty_but_there_is_shown(cli: Cli, queue: Queue) -> None:
+    """A result of 0 or nothing at all, a payload of null, progress of 0; not what nobody has given (issue 8)."""
+    job_id = queue.enqueue("work", scope=SYSTEM).job_id
+    plain = cli.done("jobs", "show", job_id)
+    assert re.findall(r"^(\w+)", plain, flags=re.MULTILINE) == [
+        *("job_id", "scope", "state", "priority", "created_at", "kind", "attempts", "payload", "events")
+    ]
+    (lease,) = queue.lease_many(1, scope=SYSTEM)
+    lease.checkpoint(b"", progress=0)
+    assert re.search(r"^progress +0.0$", cli.done("jobs", "show", job_id), flags=re.MULTILINE)
+    lease.complete(0)
+    shown = cli.done("jobs", "show", job_id)
+    assert re.search(r"^result +0$", shown, flags=re.MULTILINE)
+    assert re.search(r"^scope +\(system\)$", shown, flags=re.MULTILINE)
+    assert re.search(r"^payload +null$", shown, flags=re.MULTILINE)
+
+
+def test_a_narrow_terminal_has_what_matters_on_a_line_of_its_own(
+    cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line is wider than it; elsewhere each job has one line (issue 8)."""
+    queue.enqueue("ingest:pdf", priority=7)
+    job_id = queue.enqueue("ingest:pdf").job_id
+    queue.lease_many(1, ["ingest:pdf"], worker_id="w" * 60)
+    monkeypatch.setattr("litequeue.cli.listing.columns", lambda: 80)
+    narrow = cli.done("jobs", "ls").splitlines()
+    heading, pending, leased, about = narrow
+    assert heading.split() == ["JOB", "STATE", "KIND", "ATTEMPTS", "CREATED"]
+    assert pending.split()[:4] == [str(job_id), "pending", "ingest:pdf", "0"]
+    assert leased.split()[1:4] == ["leased", "ingest:pdf", "1"]
+    assert about.startswith("    priority 7, held by www")
+    assert about.endswith("…")
+    assert max(map(len, narrow)) <= 80
+    monkeypatch.setattr("litequeue.cli.listing.columns", lambda: 300)
+    assert len(cli.done("jobs", "ls").splitlines()) == 3
+
+
+def test_why_a_job_was_cancelled_is_listed(cli: Cli, queue: Queue) -> None:
+    """When its log says so (issue 8)."""
+    parent = queue.enqueue("parent").job_id
+    queue.enqueue("child", after=[parent])
+    queue.cancel(parent)
+    queue.tell_waiting()
+    lines = cli.done("jobs", "ls", "--state", "cancelled").splitlines()[1:]
+    assert f"job {parent}, for which it waited, is cancelled" in lines[1]
+    assert "waited" not in lines[0]
 
 
 def test_times_are_by_the_local_clock_or_in_utc(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

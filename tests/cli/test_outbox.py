@@ -56,6 +56,14 @@ def test_a_message_is_discarded_and_its_key_goes_on(cli: Cli, outbox: Outbox, de
     assert (outbox.dead(), outbox.waiting()) == ([], 0)
 
 
+def test_a_message_is_named_by_the_beginning_of_its_id(cli: Cli, outbox: Outbox, dead: UUID) -> None:
+    """As a job is; one that nobody has is told before anything is done (issue 8)."""
+    assert "begins with ffff" in cli("outbox", "discard", "mail", str(dead), "ffff").line_of_failure(1)
+    assert len(outbox.dead()) == 1
+    assert cli.done("outbox", "discard", "mail", str(dead)[:8]) == "1 message discarded\n"
+    assert outbox.dead() == []
+
+
 def test_a_dead_message_is_tried_again_as_any_job(cli: Cli, outbox: Outbox, dead: UUID) -> None:
     """By its id (V10)."""
     cli.done("jobs", "retry", dead)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -67,22 +68,38 @@ def test_the_scope_of_an_outbox_is_listed_too(cli: Cli, queue: Queue) -> None:
 def test_kinds_are_listed_with_their_jobs(cli: Cli, queue: Queue) -> None:
     """Of a scope, or of all; paused is what a pause of the kind, of a prefix or of the scope holds (issue 8, V15)."""
     queue.pause("mail:send", scope=ANY)
+    (waiting,) = queue.list(JobState.PENDING)
+    oldest = min(job.created_at for job in queue.list(JobState.PENDING, scope=ANY))
+    assert waiting.created_at > oldest
     assert cli.json("kinds") == [
-        {"kind": "mail:bulk", "counts": NOBODY | {"dead": 1}, "is_paused": False},
-        {"kind": "mail:send", "counts": NOBODY | {"pending": 1}, "is_paused": True},
+        {"kind": "mail:bulk", "counts": NOBODY | {"dead": 1}, "oldest_ready_at": None, "is_paused": False},
+        {"kind": "mail:send", "counts": NOBODY | {"pending": 1}, "oldest_ready_at": waiting.created_at}
+        | {"is_paused": True},
     ]
+    of_all = cast("Rows", cli.json("kinds", "--all-scopes"))
+    assert [one["oldest_ready_at"] for one in of_all] == [None, None, oldest]
     heading, *lines = cli.done("kinds", "--all-scopes").splitlines()
-    assert heading.split() == ["KIND", "pending", "dead", "scheduled", "PAUSED"]
-    assert [line.split() for line in lines] == [
-        ["ingest", "0", "0", "1", "-"],
-        ["mail:bulk", "0", "1", "0", "-"],
-        ["mail:send", "3", "0", "0", "paused"],
+    assert heading.split() == ["KIND", "pending", "dead", "scheduled", "OLDEST", "READY", "PAUSED"]
+    assert [[*line.split()[:5], line.split()[-1]] for line in lines] == [
+        ["ingest", "0", "0", "1", "-", "-"],
+        ["mail:bulk", "0", "1", "0", "-", "-"],
+        ["mail:send", "3", "0", "0", lines[2].split()[4], "paused"],
     ]
+    assert re.search(r"  (now|\d+ s ago)  ", lines[2])
     queue.resume("mail:send", scope=ANY)
     queue.pause("mail:", scope="acme")
     paused = {one["kind"]: one["is_paused"] for one in cast("Rows", cli.json("kinds", "--scope", "acme"))}
     assert paused == {"ingest": False, "mail:send": True}
     assert all(not one["is_paused"] for one in cast("Rows", cli.json("kinds", "--all-scopes")))
+
+
+@pytest.mark.usefixtures("filled")
+def test_columns_that_say_nothing_are_left_out(cli: Cli, queue: Queue) -> None:
+    """Where nothing is paused, and no scope has a weight (issue 8)."""
+    assert "PAUSED" not in cli.done("kinds")
+    assert cli.done("scopes").splitlines()[0].split() == ["SCOPE", "pending", "dead", "scheduled", "OLDEST", "READY"]
+    queue.set_weight("acme", 5)
+    assert cli.done("scopes").splitlines()[0].split()[-1] == "WEIGHT"
 
 
 def test_where_there_is_nothing_the_listings_are_empty(cli: Cli) -> None:

@@ -26,8 +26,8 @@ def test_workers_are_listed_with_what_they_run(cli: Cli, queue: Queue) -> None:
     heading, worker, mail, ingest = re.sub(r"\d+ s ago", "now", cli.done("workers")).splitlines()
     assert heading.split() == ["HOLDER", "PID", "HOST", "SINCE", "STATE", "RUNNING", "KINDS"]
     assert worker.split() == ["1", str(os.getpid()), platform.node(), "now", "alive", "2", "ingest,", "mail:send"]
-    assert mail.split()[1:] == ["mail:send", "default", "now"]
-    assert ingest.split() == [str(lease.job_id), "ingest", "acme", "now", "25%", "page\\u001b[2J", "3"]
+    assert mail.split()[1:] == ["mail:send", "now"]
+    assert ingest.split() == [str(lease.job_id), "ingest", "now", "in", "acme", "25%", "page\\u001b[2J", "3"]
     job = queue.get(lease.job_id)
     (found,) = cast("list[dict[str, object]]", cli.json("workers"))
     jobs = cast("list[dict[str, object]]", found.pop("jobs"))
