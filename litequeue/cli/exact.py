@@ -2,8 +2,9 @@
 
 Owns: the forms of what JSON, or a program that edits it, would lose. Bytes are `{"$bytes": BASE64}`, datetimes
 `{"$datetime": ISO 8601}`, whole numbers that a double cannot hold `{"$int": "DIGITS"}`, numbers that are not finite
-`{"$float": "nan"}`, msgpack's own times and extensions `{"$timestamp": [SECONDS, NANOSECONDS]}` and `{"$ext": [CODE,
-BASE64]}`; a map with other keys than text, or that looks like one of these forms, `{"$map": [[KEY, VALUE], …]}`.
+`{"$float": "nan"}` (`{"$double": HEX}` for a NaN that carries anything), msgpack's own times and extensions
+`{"$timestamp": [SECONDS, NANOSECONDS]}` and `{"$ext": [CODE, BASE64]}`; a map with other keys than text, or that looks
+like one of these forms, `{"$map": [[KEY, VALUE], …]}`.
 Invariant: what is written is read back as the same value, of the same types; tuples, which only keys are, are lists in
 JSON. Leaves out: the form for reading alone (`jsonable`).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import math
+import struct
 from collections.abc import Callable
 from datetime import datetime
 
@@ -24,6 +26,8 @@ DEEPEST = 550
 _SAFE = 2**53
 """Beyond it programs that take numbers for doubles change them."""
 _SIGN = "$"
+_DOUBLE = struct.Struct(">d")
+_NAN = _DOUBLE.pack(math.nan)
 
 
 class NoForm(ValueError):
@@ -94,7 +98,7 @@ def _scalar(value: object) -> Json:
         case int():
             form = value if -_SAFE < value < _SAFE else {"$int": str(value)}
         case float():
-            form = value if math.isfinite(value) else {"$float": str(value)}
+            form = value if math.isfinite(value) else _not_finite(value)
         case bytes():
             form = {"$bytes": _text(value)}
         case datetime():
@@ -106,6 +110,11 @@ def _scalar(value: object) -> Json:
     return form
 
 
+def _not_finite(value: float) -> Json:
+    packed = _DOUBLE.pack(value)
+    return {"$double": packed.hex()} if math.isnan(value) and packed != _NAN else {"$float": str(value)}
+
+
 def _read(name: str, inner: object) -> object:
     """Read what stands under the name of a form."""
     read = _READERS.get(name)
@@ -115,7 +124,7 @@ def _read(name: str, inner: object) -> object:
         return read(inner)
     except NoForm:
         raise
-    except (ValueError, TypeError, OverflowError) as exc:
+    except (ValueError, TypeError, OverflowError, struct.error) as exc:
         raise NoForm(f"{name} is written wrongly: {exc}") from exc
 
 
@@ -171,6 +180,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "$datetime": lambda form: datetime.fromisoformat(_said(form)),
     "$int": lambda form: int(_said(form)),
     "$float": lambda form: float(_said(form)),
+    "$double": lambda form: _DOUBLE.unpack(bytes.fromhex(_said(form)))[0],
     "$timestamp": _timestamp,
     "$ext": _extension,
     "$map": _map,

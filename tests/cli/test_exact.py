@@ -84,6 +84,8 @@ def test_a_time_of_any_zone_is_read() -> None:
         {"$int": "1.5"},
         {"$int": 15},
         {"$float": "many"},
+        {"$double": "7ff8"},
+        {"$double": "nan"},
         {"$timestamp": [1]},
         {"$timestamp": ["1", 2]},
         {"$ext": [1000, "eA=="]},
