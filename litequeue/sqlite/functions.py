@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from litequeue.errors import UsageError
 
-FUNCTIONS = frozenset({"coalesce", "count", "json_each", "length", "max", "min", "row_number", "sum"})
+FUNCTIONS = frozenset({"coalesce", "count", "instr", "json_each", "length", "max", "min", "row_number", "sum"})
 """Those that are called, in lower case."""
 OWN = "SELECT DISTINCT name FROM pragma_function_list WHERE builtin = 0"
 
