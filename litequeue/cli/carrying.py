@@ -93,11 +93,11 @@ litequeue --db app.queue jobs export --state dead --kind mail:
 def export_jobs(
     target: Target, *, file: str, state: str | None, kind: str | None, scope: str | None, system: bool, all_scopes: bool
 ) -> None:
-    """Write jobs as JSON lines, for `jobs import`, to FILE or to standard output.
+    """Write jobs as JSON lines, for `jobs import`.
 
-    Those that have not ended, unless --state says which. Each that is there all the while is written once, in the order
-    of their ids; workers may go on meanwhile. Attempts, results and event logs stay behind, and so do the messages of
-    outboxes. FILE must not exist.
+    To FILE, which must not exist, or to standard output. Those that have not ended, unless --state says which. Each
+    that is there all the while is written once, in the order of their ids; workers may go on meanwhile. Attempts,
+    results and event logs stay behind, and so do the messages of outboxes.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     states = _UNFINISHED if state is None else [JobState[state.upper()]]

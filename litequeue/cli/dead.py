@@ -98,9 +98,9 @@ def list_dead(
 @click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
 @pass_target
 def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
-    """Show one dead letter as `jobs show` does: its error is under `last_error`, what led to it in its event log.
+    """Show one dead letter, as `jobs show` does.
 
-    A job that is not dead is an error, with status 1.
+    Its error is under `last_error`, what led to it in its event log. A job that is not dead is an error, with status 1.
     """
     with target.queue() as queue:
         job = queue.get(whole_id(queue, given))

@@ -25,10 +25,11 @@ litequeue --db app.queue doctor --fix
 @click.option("--json", "as_json", is_flag=True, help="A JSON object.")
 @pass_target
 def doctor(target: Target, *, fix: bool, as_json: bool) -> None:
-    """Examine the file, also while it is in use, and also when it cannot be opened.
+    """Examine the file, in use or damaged.
 
-    Looks at SQLite's own structures, at every job, at the tables to each other, at what waits, at the clocks, and at
-    what lies beside the file. Prints a line for each finding; without --fix nothing is changed.
+    Also one that cannot be opened. Looks at SQLite's own structures, at every job, at the tables to each other, at
+    what waits, at the clocks, and at what lies beside the file. Prints a line for each finding; without --fix
+    nothing is changed.
 
     Ends with status 1 when there is a problem. Warnings and facts are none.
     """

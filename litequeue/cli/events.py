@@ -58,7 +58,7 @@ def events(
     utc: bool,
     as_json: bool,
 ) -> None:
-    """List what has happened to jobs lately, and with --follow what happens.
+    """Show what has happened to jobs lately, or what happens.
 
     The last events of the jobs that were enqueued last, whatever has become of them. With --follow new ones come as
     they are committed, by the bells, and within a second where none is rung; SIGTERM or Ctrl-C ends it, with status 0.

@@ -91,7 +91,7 @@ def list_jobs(
 @click.option("--json", "as_json", is_flag=True, help="A JSON object; its times are µs since the epoch, UTC.")
 @pass_target
 def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
-    """Show one job: every field, what holds it back, and its whole event log.
+    """Show one job: its fields, what holds it back, its event log.
 
     ID may be the beginning of an id that no other job has.
     """

@@ -74,11 +74,11 @@ def add(
     max_attempts: int | None,
     expires: float | None,
 ) -> None:
-    """Declare a schedule, or change the one of that name; print when it fires next.
+    """Declare a schedule, or change the one of that name.
 
-    SPEC is '@every 90s' (s, m, h or d, from 1 s on), five cron fields, or @hourly, @daily, @weekly, @monthly or
-    @yearly. With the same SPEC and zone as before it keeps its next boundary. PAYLOAD is JSON; `-` reads it from
-    standard input.
+    Prints when it fires next. SPEC is '@every 90s' (s, m, h or d, from 1 s on), five cron fields, or @hourly,
+    @daily, @weekly, @monthly or @yearly. With the same SPEC and zone as before it keeps its next boundary. PAYLOAD
+    is JSON; `-` reads it from standard input.
     """
     where = one_scope(scope, system=system)
     value = payload(payload_json)

@@ -55,11 +55,11 @@ litequeue --db app.queue top --interval 5s
 @utc_option
 @pass_target
 def top(target: Target, *, interval_s: float, once: bool, utc: bool) -> None:
-    """Watch queues on the terminal: what waits, runs and fails, and how fast.
+    """Watch queues on the terminal: what waits, runs and fails.
 
-    Needs the extra `tui`. Give --db before the command once for each file. It only reads, without the write lock.
-    Counts that take long are kept for a while; the second row then says how old they are. Rates go by the jobs that
-    are in the files: see docs/guide/top.md.
+    Also how fast jobs go. Needs the extra `tui`. Give --db before the command once for each file. It only reads, and
+    takes no write lock. Counts that take long are kept for a while; the second row then says how old they are. Rates go
+    by the jobs that are in the files: see docs/guide/top.md.
 
     The key q ends it, and so does Ctrl-C, with status 0. A file that goes away is said to be gone until it is there
     again. With --once and several files, the status is 1 when one cannot be read.

@@ -26,10 +26,11 @@ litequeue --db app.queue weight 1 --scope acme
 @click.option("--json", "as_json", is_flag=True, help="Without N: a JSON array of scopes and weights.")
 @pass_target
 def weight(target: Target, *, weight: int | None, scope: str | None, system: bool, as_json: bool) -> None:
-    """Let a scope be served N jobs in a row, 1 to 1,000, or show the weights.
+    """Let a scope be served N jobs in a row, or show the weights.
 
-    It counts where leases go round the scopes, as those of `work --all-scopes` do: with the weights 5 and 1, five jobs
-    of the one are leased for one of the other. 1 is the weight of every scope that has been given no other.
+    N is 1 to 1,000. It counts where leases go round the scopes, as those of `work --all-scopes` do: with the
+    weights 5 and 1, five jobs of the one are leased for one of the other. 1 is the weight of every scope that has
+    been given no other.
     """
     where = one_scope(scope, system=system)
     if weight is None:

@@ -93,7 +93,7 @@ def work(
     until_empty: bool,
     quiet: bool,
 ) -> None:
-    """Run the handlers of MODULE:OBJECT on the queue's jobs, until told to stop.
+    """Run the handlers of MODULE:OBJECT on jobs, until told to stop.
 
     MODULE is imported as Python does it, from the current folder too. OBJECT is a Tasks, a mapping of kinds, and of
     prefixes with a ':' at their end, to handlers, or a function that returns one of these. Only their kinds are leased.

@@ -145,6 +145,13 @@ def make_files(example: str, folder: Path) -> None:
         (folder / "app" / "tasks.py").write_text(TASKS, encoding="utf-8")
 
 
+@pytest.mark.parametrize("words", [words for words in ALL if "\nCommands:\n" in help_of(words)])
+def test_what_a_command_does_is_said_whole_where_it_is_listed(words: str) -> None:
+    """On a terminal of 80 columns click cuts what is longer (issue 8)."""
+    _, _, listed = help_of(words).partition("\nCommands:\n")
+    assert not [line for line in listed.splitlines() if line.endswith("...")]
+
+
 @pytest.mark.parametrize(
     "example",
     [
