@@ -7,12 +7,15 @@ microseconds. Leaves out: the lease clock's offset (kept in the file) and the wa
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import sys
 import time
 from functools import cache
 from typing import Protocol, cast
 
 from litequeue.errors import UsageError
+from litequeue.facilities import PROC, c_library
 
 _WANTED = "an object whose methods wall_us and monotonic_us return whole µs and boot_id text, or None for the system's"
 _RAISED = "litequeue: the clock that was given has raised this"
@@ -46,7 +49,7 @@ class SystemClock:
         return time.monotonic_ns() // 1000
 
     def boot_id(self) -> str:
-        """Return the identity that the kernel gave this boot."""
+        """Return the identity that the kernel gave this boot; where it tells none, when that was."""
         return _boot_id()
 
 
@@ -103,27 +106,54 @@ def has_raised(exc: BaseException) -> bool:
 @cache
 def _boot_id() -> str:
     """Ask the platform once; a process cannot outlive its boot."""
-    if sys.platform == "linux":
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return file.read().strip()
+    for ask in (_told_by_proc, _told_by_registry, _told_by_sysctl):
+        with contextlib.suppress(OSError):
+            found = ask()
+            if found:
+                return found
+    return _moment_of_boot()
+
+
+def _told_by_proc() -> str:
+    """Ask Linux."""
+    with open(f"{PROC}/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+def _told_by_registry() -> str | None:
+    """Ask Windows, which counts its boots."""
     if sys.platform == "win32":
         import winreg  # noqa: PLC0415 - exists on Windows only
 
         key = r"SYSTEM\CurrentControlSet\Control\Session Manager\Memory Management\PrefetchParameters"
         with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as handle:
             return f"windows-{winreg.QueryValueEx(handle, 'BootId')[0]}"
-    return _sysctl_text("kern.bootsessionuuid")
+    return None
 
 
-def _sysctl_text(name: str) -> str:
-    """Read one text value of the kernel's state (macOS)."""
-    import ctypes  # noqa: PLC0415 - only this platform needs it
-    import os  # noqa: PLC0415 - only this platform needs it
-
-    libc = ctypes.CDLL(None, use_errno=True)
+def _told_by_sysctl() -> str | None:
+    """Ask macOS, by one text value of its kernel's state."""
+    libc = c_library("sysctlbyname")
+    if libc is None:
+        return None
     size = ctypes.c_size_t(256)
     buffer = ctypes.create_string_buffer(size.value)
-    if libc.sysctlbyname(name.encode(), buffer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
-        error = ctypes.get_errno()
-        raise OSError(error, os.strerror(error), name)
+    if libc.sysctlbyname(b"kern.bootsessionuuid", buffer, ctypes.byref(size), None, ctypes.c_size_t(0)) != 0:
+        return None
     return buffer.value.decode()
+
+
+def _moment_of_boot() -> str:
+    """Return when the machine was started, by its own clocks: another text after each boot, as far as they are right.
+
+    After a step of the wall clock it is another text too, and then what was leased before it is taken back, unless a
+    process that lives is known to hold a lease. To the second: no machine boots twice in one, and clocks that are read
+    one after the other do not differ by more.
+    """
+    return f"booted-{(time.time_ns() - _since_boot_ns()) // 10**9}"
+
+
+def _since_boot_ns() -> int:
+    """Return how long the machine has been up, the time that it slept included where that is told."""
+    of_boot = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic_ns() if of_boot is None else time.clock_gettime_ns(of_boot)

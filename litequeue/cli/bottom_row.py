@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +18,8 @@ from contextlib import contextmanager
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
 _CLEAR_LINE = "\x1b[2K"
 _LEAST_ROWS, _LEAST_COLUMNS = 4, 40
+HAS_JOB_CONTROL = hasattr(os, "tcgetpgrp") and hasattr(signal, "SIGTSTP")
+"""Whether a process can know that the terminal is another one's just now, and that it is about to be stopped."""
 _PATIENCE_S = 0.5
 """A terminal that takes nothing more (Ctrl-S) holds up whoever writes to it; the end of a command is not to wait."""
 
@@ -81,8 +83,6 @@ class BottomRow:
             return 0, 0
 
     def _is_in_foreground(self) -> bool:
-        if sys.platform == "win32":
-            return True
         try:
             return os.tcgetpgrp(self._descriptor) == os.getpgrp()
         except OSError:  # a terminal, but not the one that controls this process

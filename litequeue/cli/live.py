@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from litequeue import JobState, Queue, arguments
+from litequeue.cli import bottom_row
 from litequeue.cli.bottom_row import BottomRow
 from litequeue.errors import LiteQueueError
 from litequeue.model import Scope, SpecialScope
@@ -110,7 +111,7 @@ def count_ready(queue: Queue, scope: Scope | SpecialScope | None, kinds: tuple[s
 
 def terminal() -> int | None:
     """Return the descriptor of standard error when it is a terminal that can show a live line."""
-    if sys.platform == "win32" or os.environ.get("TERM", "dumb") == "dumb":
+    if not bottom_row.HAS_JOB_CONTROL or os.environ.get("TERM", "dumb") == "dumb":
         return None
     try:
         descriptor = sys.stderr.fileno()

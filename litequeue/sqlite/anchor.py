@@ -17,9 +17,10 @@ import contextlib
 import os
 from collections.abc import Callable
 
+from litequeue.facilities import PROC
 from litequeue.sqlite import ofd
 
-_DESCRIPTORS = "/proc/self/fd"
+_DESCRIPTORS = f"{PROC}/self/fd"
 _RANGES = (
     ("", 0x40000002, 510),  # SHARED: every connection reads there; the last one out writes
     ("-shm", 128, 1),  # DMS, the "dead man's switch": whoever finds it free empties the shared memory

@@ -15,14 +15,13 @@ import contextlib
 import errno
 import logging
 import os
-import sys
 import time
 
 from litequeue.sqlite.gate import open_sidecar
+from litequeue.sqlite.inotify import HAS_INOTIFY
+from litequeue.sqlite.kqueue import HAS_KQUEUE
 from litequeue.sqlite.place import Place
 
-HAS_INOTIFY = sys.platform == "linux"
-HAS_KQUEUE = sys.platform == "darwin"
 _LOOK_AGAIN_S = 1.0
 """How long a ringer may go on with a bell that was removed, or without one that was made; waiters know that."""
 _log = logging.getLogger("litequeue")

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-import sys
+import shutil
 import time
 from collections.abc import Callable
 from typing import Literal
+
+from litequeue.facilities import PROC
 
 FREE_SPACE_RESERVE_BYTES = 16 * 2**20
 """What enqueue leaves free on the disk, so that acknowledgements still have room."""
@@ -40,7 +42,7 @@ _SOUND = frozenset(
         "ubifs",
     ]
 )
-_MOUNT_TABLE = "/proc/self/mountinfo"
+_MOUNT_TABLE = f"{PROC}/self/mountinfo"
 _ASK_EVERY_S = 0.1
 
 Verdict = Literal["sound", "breaks", "unknown"]
@@ -48,8 +50,8 @@ Verdict = Literal["sound", "breaks", "unknown"]
 
 def kind_of(folder: str) -> str | None:
     """Return the name of the file system that holds a folder, or `None` when the platform does not tell."""
-    if sys.platform == "win32":
-        return "smbfs" if folder.startswith("\\\\") else None
+    if os.path.splitdrive(folder)[0].startswith("\\\\"):  # of another machine; nowhere but on Windows
+        return "smbfs"
     try:
         with open(_MOUNT_TABLE, encoding="utf-8", errors="surrogateescape") as table:
             return kind_in(table.read(), folder)
@@ -84,11 +86,10 @@ def judge(kind: str | None) -> Verdict:
 
 def free_bytes(folder: str) -> int | None:
     """Return the room left for an ordinary user, or `None` when the platform does not tell."""
-    statvfs = getattr(os, "statvfs", None)
-    if statvfs is None:
+    try:
+        return shutil.disk_usage(folder).free
+    except AttributeError:  # the platform has none of the calls that it is made of
         return None
-    status = statvfs(folder)
-    return int(status.f_bavail * status.f_frsize)
 
 
 class Room:

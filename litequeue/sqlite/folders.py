@@ -12,13 +12,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import sys
 import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from litequeue.sqlite import forks
-from litequeue.sqlite.inotify import COMINGS_AND_GOINGS, Inotify
+from litequeue.sqlite.inotify import COMINGS_AND_GOINGS, HAS_INOTIFY, Inotify
 
 
 class Watch(NamedTuple):
@@ -43,7 +42,7 @@ class Folders:
 
     def watch(self, folder: str) -> Watch | None:
         """Watch a folder until `leave`; `None` where the kernel does not tell."""
-        if sys.platform != "linux":
+        if not HAS_INOTIFY:
             return None
         if self._pid != os.getpid():  # a fork that ran no hooks
             self.after_fork_in_child()

@@ -3,7 +3,7 @@
 SQLite's own waiting starves some waiters for seconds; an advisory lock on a sidecar file, tried again and again, does
 not (DESIGN §3). It also stands in for SQLite's locks where something in the process that has them has dropped them
 unseen. Invariant: as long as SQLite's locks hold, correctness does not rest on the gate: after a second of waiting, or
-where `fcntl` does not exist, the caller goes on without it; who wants to write should first ask whether whoever has the
+where there is no `flock`, the caller goes on without it; who wants to write should first ask whether whoever has the
 turn is at work. Owns the sidecar's descriptor; a forked child drops it and opens its own.
 
 Of all who wait, only the first in line tries often; being first is a lock of its own. Whoever has come back again and
@@ -19,13 +19,9 @@ import random
 import stat
 import time
 
+from litequeue.facilities import PROC
 from litequeue.histogram import QUICK_S, Histogram
-from litequeue.sqlite import forks, ofd
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
+from litequeue.sqlite import flock, forks, ofd
 
 _LONGEST_WAIT_S = 1.0
 _FIRST_RETRY_S = 0.0003
@@ -40,7 +36,7 @@ _REMEMBERED_S = 1.0
 """For how long after a wait a handle reckons with others; one that is alone has nothing to ask of the line."""
 _FIRST_IN_LINE = 2**63 - 1
 """The byte of the sidecar that the first in line locks; holders' ids are smaller (`presence`)."""
-_LOCKS = "/proc/locks"
+_LOCKS = f"{PROC}/locks"
 _NOT_AT_WORK = frozenset("TtZXx")
 """States of a process in `/proc/PID/stat`: stopped, traced, dead."""
 _waits: dict[str, Histogram] = {}
@@ -68,9 +64,9 @@ class Gate:
             OSError: the sidecar cannot be opened or created.
         """
         descriptor = self._sidecar()
-        if fcntl is None:
+        if not flock.HAS_LOCKS:
             return False
-        if (self._crowded_until == 0.0 or not self._is_to_step_back()) and _has_turn(descriptor):
+        if (self._crowded_until == 0.0 or not self._is_to_step_back()) and flock.lock(descriptor):
             return True
         now = time.monotonic()
         has_turn = self._wait(descriptor, now, min(deadline, now + _LONGEST_WAIT_S))
@@ -93,7 +89,7 @@ class Gate:
         try:
             while True:
                 is_first = is_first or _is_first_in_line(descriptor)
-                if (is_first or has_waited or now >= give_up) and _has_turn(descriptor):
+                if (is_first or has_waited or now >= give_up) and flock.lock(descriptor):
                     self._stint_ends_at = now + _STINT_S
                     if has_waited:
                         self._crowded_until = now + _REMEMBERED_S
@@ -108,24 +104,23 @@ class Gate:
 
     def share(self) -> None:
         """Keep the turn for what is no transaction: a writer that has waited for long may go on beside it."""
-        if self._descriptor is not None and fcntl is not None:
-            with contextlib.suppress(BlockingIOError):  # the kernel lets another one in between; no harm
-                fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        if self._descriptor is not None and flock.HAS_LOCKS:
+            flock.share(self._descriptor)  # the kernel may let another one in between; no harm
 
     def is_had_by_one_at_work(self) -> bool:
         """Tell whether a running process has the turn, to write, and will end it by itself; after a wait in vain.
 
         A stopped one may keep it for ever. Where the platform does not tell, nobody is known to be at work.
         """
-        if self._descriptor is None or fcntl is None:
+        if self._descriptor is None or not flock.HAS_LOCKS:
             return False
         inode = os.fstat(self._descriptor).st_ino
         return any(_is_at_work(pid) for pid in lockers(inode, "FLOCK", "WRITE"))
 
     def leave(self) -> None:
         """End the turn; without one this does nothing."""
-        if self._descriptor is not None and fcntl is not None:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        if self._descriptor is not None and flock.HAS_LOCKS:
+            flock.unlock(self._descriptor)
 
     def close(self) -> None:
         """Close the sidecar; this ends the turn as well, unless the descriptor was inherited.
@@ -137,6 +132,12 @@ class Gate:
             descriptor, self._descriptor = self._descriptor, None
             with contextlib.suppress(OSError):
                 os.close(descriptor)
+
+    def remove(self) -> None:
+        """Close the sidecar, and remove it, unless somebody else has it open and the platform keeps it then."""
+        self.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._path)
 
     def before_fork(self) -> None:
         """Nothing to do: who has the turn keeps it."""
@@ -158,14 +159,6 @@ class Gate:
 def waits(path: str) -> Histogram:
     """Return how long this process has waited for the gate of a sidecar, in seconds, where it was not free at once."""
     return _waits.setdefault(path, Histogram(QUICK_S))
-
-
-def _has_turn(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_first_in_line(descriptor: int) -> bool:
@@ -202,7 +195,7 @@ def lockers(inode: int, sort: str, mode: str) -> list[int]:
 
 def _is_at_work(pid: int) -> bool:
     try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as told:
+        with open(f"{PROC}/{pid}/stat", encoding="utf-8", errors="replace") as told:
             state = told.read().rpartition(")")[2].split()[0]
     except OSError:
         return False

@@ -262,7 +262,7 @@ class Handle:
                 self._open_channels(create=create, deadline=deadline)
             except NotAQueue:
                 if not has_sidecar:
-                    os.unlink(self.place.lock_path)
+                    gate.remove()
                 raise
             finally:
                 gate.close()

@@ -8,8 +8,11 @@ does not wait nothing, and one that waits a single wake-up. Source: inotify(7). 
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
+
+from litequeue.facilities import c_library
 
 _IN_ACCESS = 0x1
 """How the ringer rings."""
@@ -24,13 +27,19 @@ COMINGS_AND_GOINGS = 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800 | 0x0100_0000
 _EVENT = struct.Struct("iIII")
 """`struct inotify_event`: the watch, what happened, a cookie, the length of the name that follows."""
 _READ_BYTES = 4096
+_FUNCTIONS = ("inotify_init1", "inotify_add_watch", "inotify_rm_watch")
+
+HAS_INOTIFY = c_library(*_FUNCTIONS) is not None
 
 
 class Inotify:
     """One inotify instance."""
 
     def __init__(self, *, waits: bool = True) -> None:
-        self._libc = ctypes.CDLL(None, use_errno=True)
+        libc = c_library(*_FUNCTIONS)
+        if libc is None:
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+        self._libc = libc
         self._libc.inotify_add_watch.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32]
         self.descriptor = _checked(self._libc.inotify_init1(os.O_CLOEXEC | (0 if waits else os.O_NONBLOCK)))
 

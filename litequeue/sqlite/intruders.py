@@ -16,11 +16,12 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from litequeue.errors import CannotOpen, UsageError
+from litequeue.facilities import PROC
 from litequeue.sqlite.forks import Weakly
 from litequeue.sqlite.tripwire import FILE, Identity, present
 
 _EVENT = "sqlite3.connect"
-_DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
+_DESCRIPTORS = (f"{PROC}/self/fd", "/dev/fd")
 
 
 class Guarded(Protocol):

@@ -2,7 +2,7 @@
 
 Owns: an advisory lock on a sidecar `<file>-NAME`, which the kernel gives up the moment its holder dies. Invariants: a
 forked child never keeps its parent's lock alive; who leads holds the lock of the sidecar that stands at its path. Where
-`fcntl` does not exist everybody leads, so only work that is safe beside itself may be led by it. The sidecar's time of
+there is no `flock` everybody leads, so only work that is safe beside itself may be led by it. The sidecar's time of
 change says when that was last done, so that others can tell without a write into the queue.
 """
 
@@ -13,14 +13,8 @@ import os
 import stat
 
 from litequeue.errors import CannotOpen, LeadershipLost
-from litequeue.sqlite import forks
+from litequeue.sqlite import flock, forks
 from litequeue.sqlite.gate import open_sidecar
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 
 MAINTENANCE = "maintenance"
 """Who keeps the file up."""
@@ -68,7 +62,7 @@ class Leadership:
             LeadershipLost: this one led, and its sidecar was replaced or removed; it leads no more.
             CannotOpen: the sidecar cannot be opened or made.
         """
-        if fcntl is None:
+        if not flock.HAS_LOCKS:
             return True
         if self._descriptor is not None and not self._is_at_its_path(self._descriptor):
             has_led = self._is_leading
@@ -82,11 +76,8 @@ class Leadership:
                 self._descriptor = open_sidecar(self._path, self._mode)
             except OSError as exc:
                 raise CannotOpen(self._path, exc.strerror or str(exc)) from exc
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        self._is_leading = self._is_at_its_path(self._descriptor)  # it may have gone between the opening and the lock
+        # The sidecar may have gone between the opening and the lock.
+        self._is_leading = flock.lock(self._descriptor) and self._is_at_its_path(self._descriptor)
         return self._is_leading
 
     def give(self) -> None:

@@ -1,21 +1,25 @@
-"""Locks of open file descriptions, on a range of bytes: those of Linux, where they are.
+"""Locks of open file descriptions, on a range of bytes: those of Linux.
 
 Unlike POSIX's own they belong to a descriptor: the closing of another one leaves them, they bind the own process too,
 and the kernel ends them when the last copy of the descriptor is closed. Source: fcntl(2), "Open file description
 locks", and `fcntl_locking(2)`.
+
+Of Linux only, where others have the names, too: macOS lays `struct flock` out in another way, which would be read
+wrongly, and there such a lock and a `flock` on the same file meet, so holders (`presence`) would shut the gate.
 """
 
 from __future__ import annotations
 
 import os
 import struct
+import sys
 
 try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-HAS_LOCKS = hasattr(fcntl, "F_OFD_SETLK")
+HAS_LOCKS = sys.platform == "linux" and hasattr(fcntl, "F_OFD_SETLK")
 
 _FLOCK = "hhqqi"
 """`struct flock`: type, whence, start, length, process (0 for these)."""

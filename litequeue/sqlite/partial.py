@@ -11,11 +11,10 @@ import ctypes
 import errno
 import os
 import secrets
-import stat
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from litequeue.facilities import c_library
 from litequeue.sqlite.connection import PARTIAL_SUFFIX
 
 _AT_FDCWD = -100
@@ -36,7 +35,7 @@ def partial(path: str, mode: int) -> Iterator[str]:
     made = os.path.join(folder, f".{name}.{secrets.token_hex(4)}{PARTIAL_SUFFIX}")
     maker = os.getpid()
     try:
-        os.mknod(made, mode | stat.S_IFREG)
+        os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode))
         os.chmod(made, mode)  # the umask has no say in it
         yield made
     finally:
@@ -100,11 +99,8 @@ def _move_if_free(made: str, path: str) -> None:
 
 def _rename_if_free(made: bytes, path: bytes) -> int:
     """Rename by `renameat2`, which may refuse to replace; return the error's number. Source: rename(2)."""
-    if sys.platform != "linux":
+    libc = c_library("renameat2")
+    if libc is None:
         return errno.ENOSYS
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (OSError, AttributeError):
-        return errno.ENOSYS
-    rename.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
-    return 0 if rename(_AT_FDCWD, made, _AT_FDCWD, path, _RENAME_NOREPLACE) == 0 else ctypes.get_errno()
+    libc.renameat2.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint]
+    return 0 if libc.renameat2(_AT_FDCWD, made, _AT_FDCWD, path, _RENAME_NOREPLACE) == 0 else ctypes.get_errno()

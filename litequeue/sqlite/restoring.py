@@ -11,7 +11,6 @@ would go on to write a log at the path of the new one.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Iterator
@@ -188,8 +187,7 @@ def _gate(place: Place) -> Iterator[None]:
         yield
     except BaseException:
         if not had_sidecar:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(place.lock_path)
+            gate.remove()
         raise
     finally:
         gate.close()

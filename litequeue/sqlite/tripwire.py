@@ -13,10 +13,10 @@ import ctypes
 import os
 import select
 import struct
-import sys
 import time
 from collections.abc import Callable
 
+from litequeue.facilities import c_library
 from litequeue.sqlite.folders import FOLDERS, Watch
 
 Identity = tuple[int, int]
@@ -114,10 +114,7 @@ def _by_stat(path: bytes) -> Identity | None:
 
 
 class _ByStatx:
-    """With Linux's `statx`, which asks for no more than is wanted; for one thread at a time.
-
-    Its call keeps the interpreter's lock, which costs less than letting go of it.
-    """
+    """With Linux's `statx`, which asks for no more than is wanted; for one thread at a time."""
 
     _HERE, _DONT_SYNC, _INODE = -100, 0x4000, 0x100
     _IDENTITY = struct.Struct("=32xQ96xQ")
@@ -125,8 +122,8 @@ class _ByStatx:
 
     __slots__ = ("_address", "_buffer", "_statx")
 
-    def __init__(self) -> None:
-        self._statx = ctypes.PyDLL(None).statx  # AttributeError: a C library without it
+    def __init__(self, libc: ctypes.CDLL) -> None:
+        self._statx = libc.statx
         self._buffer = ctypes.create_string_buffer(256)
         self._address = ctypes.c_void_p(ctypes.addressof(self._buffer))
 
@@ -140,9 +137,5 @@ class _ByStatx:
 
 def _cheapest_way() -> Callable[[bytes], Identity | None]:
     """Return the cheapest way that this platform has to ask."""
-    if sys.platform != "linux":
-        return _by_stat
-    try:
-        return _ByStatx()
-    except (OSError, AttributeError):
-        return _by_stat
+    libc = c_library("statx", kind=ctypes.PyDLL)  # its call keeps the interpreter's lock: dearer is to let go of it
+    return _by_stat if libc is None else _ByStatx(libc)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import sys
 import threading
 import time
 from queue import Empty, SimpleQueue
@@ -19,6 +18,8 @@ from typing import Protocol
 
 from litequeue.sqlite import forks
 from litequeue.sqlite.gate import open_sidecar
+from litequeue.sqlite.inotify import HAS_INOTIFY, Inotify
+from litequeue.sqlite.kqueue import HAS_KQUEUE, Kqueue
 from litequeue.sqlite.place import Place
 
 _LOST = -1
@@ -207,15 +208,9 @@ class Watcher:
 
 
 def _open_source() -> Source | None:
-    if sys.platform == "linux":
-        from litequeue.sqlite.inotify import Inotify  # noqa: PLC0415 - exists on Linux only
-
+    if HAS_INOTIFY:
         return Inotify()
-    if sys.platform == "darwin":
-        from litequeue.sqlite.kqueue import Kqueue  # noqa: PLC0415 - exists on macOS only
-
-        return Kqueue()
-    return None
+    return Kqueue() if HAS_KQUEUE else None
 
 
 WATCHER = Watcher()

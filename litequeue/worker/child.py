@@ -9,13 +9,11 @@ keeps by killing it, as long as it is there.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import logging
 import math
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -23,13 +21,14 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
 from litequeue.errors import LiteQueueError
+from litequeue.facilities import c_library
 from litequeue.lease import Fence, Lease
 from litequeue.queue import Options, Queue
 from litequeue.worker.child_log import Logged, told_to
 from litequeue.worker.dispatcher import MAY_PASS, Dispatcher
 from litequeue.worker.events import Events, Hook, WorkerEvent
 from litequeue.worker.run import Plan, Run
-from litequeue.worker.signals import SIGNALS, hear_none
+from litequeue.worker.signals import CAN_BLOCK, SIGNALS, hear_none
 from litequeue.worker.threads import Inline, cancel
 
 EXIT_LOST = 75
@@ -104,7 +103,7 @@ def serve(_: Imports, options: Options, plan: Plan, connection: Connection[Messa
     """Work until the parent says that it is enough, or is gone."""
     hear_none()
     _go_on_without_parent()
-    if hasattr(signal, "pthread_sigmask"):
+    if CAN_BLOCK:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # blocked while it started
     parent = _Parent(connection)
     told_to(parent.tell)
@@ -127,8 +126,9 @@ def _go_on_without_parent() -> None:
 
     Source: PR_SET_PDEATHSIG in prctl(2).
     """
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
+    libc = c_library("prctl")
+    if libc is not None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGCONT, 0, 0, 0)
 
 
 class _Parent:

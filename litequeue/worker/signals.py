@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CAN_BLOCK = hasattr(signal, "pthread_sigmask")
+"""Whether signals can be made to wait; not so on Windows."""
 Handling = Callable[[int, FrameType | None], object] | int | None
 """What Python has for a signal."""
 
@@ -48,7 +50,7 @@ def heard_by(stop: Callable[[], None], *, is_end: bool = False) -> Iterator[None
 @contextmanager
 def blocked() -> Iterator[None]:
     """Let the signals wait meanwhile; in a program that is started they wait until it lets them come."""
-    if not hasattr(signal, "pthread_sigmask"):
+    if not CAN_BLOCK:
         yield
         return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

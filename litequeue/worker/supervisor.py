@@ -20,7 +20,6 @@ import contextlib
 import logging
 import math
 import multiprocessing
-import os
 import pickle
 import time
 from collections import Counter
@@ -28,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from multiprocessing import connection as connections
 from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection
 
 from litequeue.errors import LiteQueueError, UsageError
 from litequeue.lease import Lease
@@ -84,7 +84,8 @@ class Supervisor:
         self._insist_until = math.inf
         """When the drain is over: until when those that have not ended may hand in what they hold, or be spoken for."""
         self._speak_at = 0.0
-        self._bell: tuple[int, int] | None = None
+        self._bell: tuple[Connection[object, bytes], Connection[object, bytes]] | None = None
+        """What `stop` rings; the end that hears comes first. All platforms can wait for it, unlike a pipe of `os`."""
         self._counts: Counter[str] = Counter()
         plan.handlers.check_travel()
         try:
@@ -99,9 +100,7 @@ class Supervisor:
         Raises:
             UsageError: the processes cannot begin.
         """
-        self._bell = os.pipe()
-        for end in self._bell:
-            os.set_blocking(end, False)
+        self._bell = self._context.Pipe(duplex=False)
         with replace(self._options, busy_timeout_s=_BUSY_S).opened() as spokesman:
             try:
                 while self._wanted and not (self._stops and not self._children):
@@ -113,15 +112,16 @@ class Supervisor:
                     self._end(child)
                 bell, self._bell = self._bell, None
                 for end in bell:
-                    os.close(end)
+                    end.close()
         return Ending(**self._counts)
 
     def stop(self) -> None:
         """Let them end after their jobs; called again, end them now."""
         self._stops += 1
-        if self._bell is not None:
-            with contextlib.suppress(OSError):  # it is full: it has been rung
-                os.write(self._bell[1], b"\n")
+        bell = self._bell
+        if bell is not None and self._stops <= MOST_STOPS + 1:  # more say nothing new, and a full pipe would block
+            with contextlib.suppress(OSError):  # the worker has just ended
+                bell[1].send_bytes(b"")
 
     @property
     def running(self) -> int:
@@ -172,8 +172,8 @@ class Supervisor:
         bell = [self._bell[0]] if self._bell is not None else []
         ready = connections.wait([*sources, *bell], max(0.0, until - now))
         if bell and bell[0] in ready:
-            with contextlib.suppress(BlockingIOError):
-                os.read(bell[0], 4096)
+            while bell[0].poll():
+                bell[0].recv_bytes()
         for child in list(self._children):
             # The pipes of one that has died stay open where what it has forked has them, so its parent asks, too.
             has_ended = child.process.sentinel in ready or not child.process.is_alive()
@@ -222,7 +222,8 @@ class Supervisor:
         process = self._context.Process(
             target=serve, args=(self._imports, self._options, self._child_plan, theirs), name="litequeue-worker"
         )
-        resource_tracker.ensure_running()  # which lets signals through again; else `start` would see to it
+        if signals.CAN_BLOCK:
+            resource_tracker.ensure_running()  # which lets signals through again; else `start` would see to it
         with signals.blocked():  # until the child can heed them as it should
             process.start()
         theirs.close()
