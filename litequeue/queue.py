@@ -289,12 +289,21 @@ class Queue(Transacting):
         """
         return JobWaiter(self._store, arguments.job_id("job_id", job_id))
 
-    def workers(self) -> list[WorkerInfo]:
-        """Return who works on the file: each handle that has leased, until it is closed, in the order of their coming.
+    def register(self) -> None:
+        """Let `workers` tell of this handle, although it has leased nothing yet; for those who write workers.
 
-        A pure read, and a question to the kernel for each. A handle that only waits, and has never leased anything, is
-        not known to the file; one whose process has died is there until its leases have been reaped. What holds a lease
-        and is in none of them held it before the machine was started anew.
+        A handle that has leased is known anyway, and nothing is written.
+        """
+        self._store.refuse_inside()
+        if self._store.holdings.holder_id is None:
+            self._do(lambda context: context.holder_id, durable=False)
+
+    def workers(self) -> list[WorkerInfo]:
+        """Return who works on the file: each handle that has leased, or registered, in the order of their coming.
+
+        A pure read, and a question to the kernel for each. A handle is there until it is closed; one whose process has
+        died, until its leases have been reaped. What holds a lease and is in none of them held it before the machine
+        was started anew.
         """
         return attending.workers(self._store)
 

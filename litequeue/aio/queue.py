@@ -211,6 +211,7 @@ class AsyncQueue(AsyncVerbs[Queue]):
 
     reap_dead = verb(Queue.reap_dead, "upkeep")
     has_dead = verb(Queue.has_dead, "read")
+    register = verb(Queue.register)
     workers = verb(Queue.workers, "read")
     fire_schedules = verb(Queue.fire_schedules, "upkeep")
     until_boundary = verb(Queue.until_boundary, "read")

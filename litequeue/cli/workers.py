@@ -35,9 +35,9 @@ litequeue --db app.queue workers --json
 def workers(target: Target, *, as_json: bool) -> None:
     """List who works on the file, and the jobs that each runs.
 
-    That is each open handle that has leased a job, alive or dead by what the system tells of its process (unknown where
-    it does not). One that has only waited so far is not known to the file. The dead are there until maintenance has
-    taken their jobs back. KINDS are those of the jobs that run just now.
+    That is each open handle that has leased a job, or waits for one as a worker does, alive or dead by what the system
+    tells of its process (unknown where it does not). The dead are there until maintenance has taken their jobs back.
+    KINDS are those of the jobs that run just now.
     """
     with target.queue() as queue:
         found, home = queue.workers(), queue.scope

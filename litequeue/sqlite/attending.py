@@ -1,4 +1,4 @@
-"""Who works on a file (`Queue.workers`): the handles that lease, whether their processes live, and what they run.
+"""Who works on a file (`Queue.workers`): the handles that lease or are about to, whether they live, what they run.
 
 Invariants: a pure read, and no walk over jobs that do not run; nobody is called dead who has only closed its handle:
 that removes its row before it lets go of its byte, so whoever looks dead is looked for once more.
@@ -58,7 +58,7 @@ class WorkerInfo:
     pid: int
     host: str
     since: int
-    """When it took its first lease, µs since the epoch."""
+    """When it became known, by its first lease or before it, µs since the epoch."""
     is_alive: bool | None
     """Whether its process lives; `None` where the platform or the file system does not tell. A stopped one lives."""
     running: int

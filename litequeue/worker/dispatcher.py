@@ -139,6 +139,8 @@ class Dispatcher:
         self._exchange_s = 0.0
         self._retry_s = 0.0
         self._retry_at = 0.0
+        self._is_known = False
+        """Whether it has been tried to let others know of this worker, which has found nothing to do."""
         self._is_failing = False
         self._grave_since = math.inf
         self._counts: Counter[str] = Counter()
@@ -316,6 +318,10 @@ class Dispatcher:
             self._pause(max(0.0, until - now))
         else:
             is_last_look = self._plan.until_empty and not hand
+            if not (hand or is_last_look or self._is_known):
+                self._is_known = True
+                with contextlib.suppress(*MAY_PASS):  # then it is known from its first lease on
+                    self._queue.register()
             self._look(0.0 if is_last_look else max(0.0, until - now))
             if is_last_look and not self._is_ready:
                 self.stop()

@@ -165,6 +165,7 @@ VERBS: dict[str, Callable[[Queue, Lease], object]] = {
     "scopes": lambda queue, _: queue.scopes(),
     "held_back": lambda queue, lease: queue.held_back(lease.job_id),
     "stats": lambda queue, _: queue.stats(),
+    "register": lambda queue, _: queue.register(),
     "workers": lambda queue, _: queue.workers(),
     "settings": lambda queue, _: queue.settings(),
     "set": lambda queue, _: queue.set("lease_ttl", 9),

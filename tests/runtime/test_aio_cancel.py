@@ -106,6 +106,7 @@ VERBS = {
     "settings": Case(lambda q, _, __: q.settings(), way="read"),
     "kind_settings": Case(lambda q, _, __: q.kind_settings(), way="read"),
     "has_dead": Case(lambda q, _, __: q.has_dead(), way="read"),
+    "register": Case(lambda q, _, __: q.register()),
     "workers": Case(lambda q, _, __: q.workers(), way="read"),
     "lost": Case(lambda q, lease, _: q.lost([lease]), way="read"),
     "reaper_interval": Case(lambda q, _, __: q.reaper_interval(), way="read"),

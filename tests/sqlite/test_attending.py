@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import SYSTEM, NewJob
+from litequeue import SYSTEM, NewJob, UsageError, Worker
 from litequeue.sqlite import ofd, presence
 from litequeue.sqlite.place import Place
+from litequeue.worker.dispatcher import Dispatcher
 from tests.sqlite.test_flat_cost import Steps
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ def die(queue: Queue) -> None:
 
 
 def test_a_worker_is_known_from_its_first_lease_to_its_close(make_queue: MakeQueue, clock: FakeClock) -> None:
-    """With its process, since when, and what it runs; who only waits is not known (issue 8)."""
+    """With its process, since when, and what it runs; whoever only waits is not known (issue 8)."""
     reader, worker = make_queue(), make_queue()
     worker.enqueue("mail:send", scope=SYSTEM)
     worker.enqueue("ingest:pdf")
@@ -59,6 +62,50 @@ def test_a_worker_is_known_from_its_first_lease_to_its_close(make_queue: MakeQue
     assert (idle.holder, idle.running, idle.jobs, idle.kinds) == (found.holder, 0, (), ())
     worker.close()
     assert reader.workers() == []
+
+
+def test_a_handle_may_be_known_before_its_first_lease(make_queue: MakeQueue) -> None:
+    """Once, whatever it leases later, until it is closed (issue 8)."""
+    reader, worker = make_queue(), make_queue()
+    worker.register()
+    (idle,) = reader.workers()
+    assert (idle.pid, idle.is_alive, idle.running) == (os.getpid(), True, 0)
+    worker.enqueue("work")
+    worker.lease_many(1)
+    worker.register()
+    (busy,) = reader.workers()
+    assert (busy.holder, busy.running) == (idle.holder, 1)
+    with worker.transaction(), pytest.raises(UsageError):
+        worker.register()
+    worker.close()
+    assert reader.workers() == []
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_a_worker_that_finds_nothing_to_do_is_known(
+    make_queue: MakeQueue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, *, is_locked: bool
+) -> None:
+    """From then on; where the file is locked just then it waits for work all the same, without a word (issue 8)."""
+    looks = threading.Event()
+    look = Dispatcher._look
+
+    def tell(dispatcher: Dispatcher, seconds: float) -> None:
+        looks.set()
+        look(dispatcher, seconds)
+
+    monkeypatch.setattr(Dispatcher, "_look", tell)
+    reader = make_queue()
+    worker = Worker(make_queue(busy_timeout=0.05), {"work": lambda _: None}, maintenance=False)
+    with reader.transaction() if is_locked else nullcontext():
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        assert looks.wait(20)
+    found = [(one.is_alive, one.running) for one in reader.workers()]
+    worker.stop()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert found == ([] if is_locked else [(True, 0)])
+    assert "tried again" not in caplog.text
 
 
 def test_of_many_jobs_the_first_hundred_are_named(make_queue: MakeQueue, clock: FakeClock) -> None:

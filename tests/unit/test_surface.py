@@ -175,6 +175,7 @@ CALLS: list[tuple[Callable[..., object], dict[str, object]]] = [
     (litequeue.Failed, {"lease": NEEDED, "error": NEEDED, "retryable": True, "delay": None, "retake_within": 0.0}),
     (litequeue.Released, {"lease": NEEDED, "delay": None}),
     (Queue.sibling, {}),
+    (Queue.register, {}),
     (Queue.workers, {}),
     (Queue.transaction, {}),
     (Queue.lease_in_transaction, {"kinds": None, "scope": None, "worker_id": None}),
