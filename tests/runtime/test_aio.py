@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from litequeue.testing import FakeClock
 
 OWN_OF_PLAIN = {
-    Queue: {"between_steps", "options", "job_waiter", "surveyor"},
+    Queue: {"between_steps", "options", "job_waiter", "surveyor", "exporter", "follower"},
     Transaction: {"attempt", "finish", "is_over"},
     Lease: {"checkpointed", "holder", "found_lost", "found_settled", "again"},
 }
