@@ -84,6 +84,7 @@ def test_the_commands_are_those_of_the_contract() -> None:
             "jobs ls",
             "jobs purge",
             "jobs retry",
+            "jobs run-now",
             "jobs show",
             "kinds",
             "maintain",
@@ -169,7 +170,7 @@ def test_every_example_works_as_it_is_typed(example: str, folder: Path, monkeypa
         if " outbox " in example:
             queue.put_message("orders", "placed", key="7", message_id=EXAMPLE_ID)
         else:
-            queue.enqueue("mail:send", job_id=EXAMPLE_ID)
+            queue.enqueue("mail:send", job_id=EXAMPLE_ID, delay=60 if " run-now " in example else None)
         if " retry " in example or example.startswith("litequeue --db app.queue dead "):
             lease = queue.lease_next()
             assert lease is not None

@@ -1,4 +1,4 @@
-"""`jobs retry` and `jobs cancel`: one by one, and everything in a state."""
+"""`jobs retry`, `jobs run-now` and `jobs cancel`: one by one, and everything in a state."""
 
 from __future__ import annotations
 
@@ -49,6 +49,39 @@ def test_retry_answers_for_each_job(cli: Cli, queue: Queue) -> None:
         f"litequeue: no job {UNKNOWN}",
     ]
     assert queue.get(gone).state is JobState.PENDING
+
+
+def test_run_now_lets_go_what_is_to_run_later_and_nothing_else(cli: Cli, queue: Queue) -> None:
+    """Delayed, waiting out a back-off, after another job: ready at once, with its attempts; no finished one (V10)."""
+    queue.enqueue("later")
+    (lease,) = queue.lease_many(1)
+    queue.fail(lease, "not yet")
+    failed, (gone,), ready = lease.job_id, dead(queue, NewJob("work")), queue.enqueue("work").job_id
+    delayed = queue.enqueue("later", delay=3600).job_id
+    after = queue.enqueue("later", after=[ready]).job_id
+    outcome = cli("jobs", "run-now", failed, gone, delayed, ready, after, UNKNOWN)
+    assert (outcome.status, outcome.out) == (1, "3 jobs ready now, 3 refused\n")
+    assert outcome.err.splitlines() == [
+        f"litequeue: cannot run job {gone}: it is dead, and not to run later",
+        f"litequeue: cannot run job {ready}: it is pending, and not to run later",
+        f"litequeue: no job {UNKNOWN}",
+    ]
+    assert states(queue, [failed, gone, delayed, ready, after]) == [
+        JobState.PENDING,
+        JobState.DEAD,
+        JobState.PENDING,
+        JobState.PENDING,
+        JobState.PENDING,
+    ]
+    assert queue.get(failed).attempts == 1
+
+
+def test_run_now_takes_a_state(cli: Cli, queue: Queue) -> None:
+    """All that is scheduled of a kind, in steps; a state whose jobs are not to run later is no choice (§9)."""
+    queue.enqueue_many(NewJob(kind, delay=3600) for kind in ["mail:a"] * 150 + ["other"])
+    assert cli.done("jobs", "run-now", "--state", "scheduled", "--kind", "mail:") == "150 jobs ready now\n"
+    assert queue.stats().counts[JobState.SCHEDULED] == 1
+    assert "--state" in cli("jobs", "run-now", "--state", "dead").err
 
 
 def test_an_id_given_twice_is_one_job(cli: Cli, queue: Queue) -> None:
