@@ -1,4 +1,4 @@
-"""Every error that litequeue raises, and nothing else.
+"""Every error that litequeue raises, and which part of an error's text is told in a line.
 
     LiteQueueError
     ├── UsageError (ValueError)     an argument or a call that can never work
@@ -126,7 +126,7 @@ class JobFailed(LiteQueueError):
 
     def __init__(self, job: Job) -> None:
         error = job.last_error or "it left no error"
-        super().__init__(f"job {job.job_id} ({job.kind}) is dead: {error.strip().partition(_NEW_LINE)[0]}")
+        super().__init__(f"job {job.job_id} ({job.kind}) is dead: {first_line(error)}")
         self.job_id = job.job_id
         self.last_error = job.last_error
         self.job = job
@@ -229,6 +229,11 @@ class OutcomeUnknown(LiteQueueError):
     """The commit failed in a way that leaves open whether it happened. Look the job up before repeating the call."""
 
 
+def first_line(text: str) -> str:
+    """Return the first line that is not blank: errors are told apart by it, and below it may be a traceback."""
+    return text.strip().partition("\n")[0].rstrip()
+
+
 def _rebuilt(kind: type[LiteQueueError], arguments: tuple[object, ...], data: dict[str, object]) -> LiteQueueError:
     error = kind.__new__(kind)
     error.args = arguments
@@ -237,4 +242,3 @@ def _rebuilt(kind: type[LiteQueueError], arguments: tuple[object, ...], data: di
 
 
 _SHOWN_CHARS = 80
-_NEW_LINE = "\n"

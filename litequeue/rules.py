@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import Enum, StrEnum, auto
 from typing import NamedTuple, Protocol
 
+from litequeue.errors import first_line
 from litequeue.model import Edit, JobState, OnConflict, OnParentFailure, Transition
 
 EXPIRED = "expired"
@@ -175,7 +176,7 @@ def complete(job: Facts, now: int) -> Move:
 
 def fail(job: Facts, now: int, *, max_attempts: int, pause_us: int, retryable: bool, error: str) -> Move:
     """Decide after a run that failed: again after `pause_us`; or dead: not retryable, out of attempts or too late."""
-    failed = (Transition.FAILED, error.strip().partition("\n")[0])  # below it may be a traceback
+    failed = (Transition.FAILED, first_line(error))
     if not retryable:
         return _dead(job, now, failed, (Transition.DEAD, "not retryable"), error=error)
     return _again_or_dead(job, now, failed, error=error, max_attempts=max_attempts, pause_us=pause_us)

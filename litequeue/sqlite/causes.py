@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
-from litequeue.errors import StorageCorrupt
+from litequeue.errors import StorageCorrupt, first_line
 from litequeue.ids import stored_job_id
 from litequeue.model import JobState
 from litequeue.sqlite.leasing import prefix_end
@@ -103,4 +103,4 @@ def _first_line(last_error: object) -> str:
         return ""
     if not isinstance(last_error, str):
         raise StorageCorrupt(f"the last_error of a job is damaged: it is stored as {type(last_error).__name__}")
-    return last_error.strip().partition("\n")[0]
+    return first_line(last_error)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import UUID
 
-from litequeue.errors import StorageCorrupt
+from litequeue.errors import StorageCorrupt, first_line
 from litequeue.sqlite.filesystem import Room
 from litequeue.sqlite.line import NotDone, Request
 from litequeue.sqlite.reader import Reader
@@ -226,7 +226,7 @@ class Context(Reader):
                 "job %s (%s) is dead: %s",
                 letter.job_id,
                 letter.kind,
-                letter.reason.partition("\n")[0],  # the traceback below it is in `last_error`
+                first_line(letter.reason),  # the traceback below it is in `last_error`
                 extra={"job_id": str(letter.job_id), "kind": letter.kind},
             )
 

@@ -1,8 +1,10 @@
 """An exception as text, for `last_error` and the event log.
 
 Owns: what is kept of an exception: `Type: message` on the first line, and below it the tail of its traceback, together
-at most 8 KiB. Invariant: nothing here raises, whatever the exception's own methods do, because the job's outcome would
-be lost with it. Leaves out: what follows from the exception (`outcomes`).
+at most 8 KiB. Invariants: of a message of several lines only the first is there, as what changes from job to job
+(a statement's parameters, a response) tends to be in the others, and errors are counted by their first lines; the
+traceback has the whole of it. Nothing here raises, whatever the exception's own methods do, because the job's outcome
+would be lost with it. Leaves out: what follows from the exception (`outcomes`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import traceback
 from types import TracebackType
 
 from litequeue import codec
+from litequeue.errors import first_line
 
 _SUMMARY_BYTES = 1024
 _PIECE_BYTES = 1024
@@ -24,9 +27,9 @@ _HANDLERS = "litequeue.worker.handlers"
 
 
 def summary(exc: BaseException) -> str:
-    """Return `Type: message` on one line, at most 1 KiB; the type alone when there is no message."""
+    """Return `Type: message` with the first line of the message, at most 1 KiB; the type alone when there is none."""
     try:
-        message = " ".join(str(exc)[:_SUMMARY_BYTES].split())
+        message = " ".join(first_line(str(exc))[:_SUMMARY_BYTES].split())
         name = type(exc).__name__
         return codec.clip(f"{name}: {message}" if message else name, _SUMMARY_BYTES)
     except BaseException:  # noqa: BLE001 - a message is the user's code: whatever it raises, the outcome must be kept

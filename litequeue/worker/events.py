@@ -15,7 +15,7 @@ from typing import Literal
 from uuid import UUID
 
 from litequeue import codec
-from litequeue.errors import UsageError
+from litequeue.errors import UsageError, first_line
 from litequeue.lease import Duration, Lease
 from litequeue.model import Scope
 from litequeue.settlement import Completed, Failed, Settlement
@@ -190,7 +190,7 @@ def ending(settlement: Settlement | None) -> tuple[EventName, str]:
         case Completed():
             return "completed", ""
         case Failed():
-            return "discarded" if isinstance(settlement, Discarded) else "failed", settlement.error.partition("\n")[0]
+            return "discarded" if isinstance(settlement, Discarded) else "failed", first_line(settlement.error)
         case _:
             later = "" if settlement.delay is None else f"for {_seconds(settlement.delay):g} s"
             return "snoozed" if isinstance(settlement, Snoozed) else "released", later

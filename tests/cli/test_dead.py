@@ -69,6 +69,22 @@ def test_errors_are_counted_with_the_last_job_that_died_of_each(cli: Cli, queue:
     assert len(cli("dead", "ls", "--by-error", "--limit", "1").out.splitlines()) == 2
 
 
+def test_messages_of_several_lines_are_one_error_when_their_first_lines_are(cli: Cli, queue: Queue) -> None:
+    """As those of databases, with the statement and its parameters below; `dead show` has these (issue 8)."""
+
+    def insert(lease: litequeue.Lease) -> None:
+        raise ValueError(f"UNIQUE constraint failed: a.b\n[SQL: INSERT]\n[parameters: ({lease.payload},)]")
+
+    first, *_ = queue.enqueue_many(NewJob("work", number, max_attempts=1) for number in range(3))
+    litequeue.Worker(queue, {"work": insert}, until_empty=True, maintenance=False).run()
+    (found,) = cast("list[dict[str, object]]", cli.json("dead", "ls", "--by-error"))
+    assert (found["jobs"], found["error"]) == (3, "ValueError: UNIQUE constraint failed: a.b")
+    assert "[parameters: (0,)]" in cli.done("dead", "show", first.job_id)
+    die(queue, "\r\nby hand\r\n1", NewJob("other"))
+    die(queue, "by hand\n2", NewJob("other"))
+    assert [line.split()[0] for line in cli.done("dead", "ls", "--by-error").splitlines()] == ["JOBS", "3", "2"]
+
+
 def test_many_dead_letters_are_counted_page_by_page(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     """More than a page of them, each counted once, and never more than a page is held (issue 8)."""
     monkeypatch.setattr(causes, "STEP", 7)

@@ -229,7 +229,7 @@ class Custom(Exception):
         (Custom("mine"), "Custom: mine"),
         (KeyError("x"), "KeyError: 'x'"),
         (ValueError(), "ValueError"),
-        (ValueError("two\n  lines"), "ValueError: two lines"),
+        (ValueError("\n two\r\n  lines"), "ValueError: two"),
         (ValueError("half \ud800 a pair"), "ValueError: half ? a pair"),
         (asyncio.CancelledError(), "CancelledError"),
         (SystemExit(3), "SystemExit: 3"),
