@@ -88,7 +88,7 @@ def test_the_wheel_says_what_it_needs(wheel: Path) -> None:
     assert (told["Name"], told["Requires-Python"]) == ("litequeue-jobs", ">=3.11")
     needed = [line for line in told.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(line.split(">")[0] for line in needed) == ["apsw", "click", "msgpack"]
-    assert {"bench", "cron", "prometheus"} <= set(PROJECT["optional-dependencies"])
+    assert {"bench", "cron", "prometheus", "tui"} <= set(PROJECT["optional-dependencies"])
     assert sorted(told.get_all("Provides-Extra", [])) == sorted(PROJECT["optional-dependencies"])
     assert "Typing :: Typed" in told.get_all("Classifier", [])
     assert told["Description-Content-Type"] == "text/markdown"

@@ -1,6 +1,6 @@
 """The wheel, installed into an environment of its own, is all that a user's program needs (issue "Packaging").
 
-Nothing is fetched: the dependencies are taken from the environment of the tests. The programs in `user` are copied to
+Nothing is fetched: its dependencies are copied from the environment of the tests. The programs in `user` are copied to
 another folder, run there, and checked there by two type checkers.
 """
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import sysconfig
 import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -23,19 +25,26 @@ pytestmark = pytest.mark.slow
 
 USER = Path(__file__).with_name("user")
 HONEST = ("shop.py", "web.py", "test_shop.py")
+NEEDED = ("apsw", "msgpack", "click", *(["colorama"] if os.name == "nt" else []))
+EXTRAS = {"cron": "cronsim", "prometheus": "prometheus_client", "tui": "rich"}
+"""What a user may add, and what is imported then."""
 
 
 @pytest.fixture(scope="module")
 def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the Python of an environment that has the wheel, and of this environment only the dependencies."""
+    """Give the Python of an environment that has the wheel and what it needs, and nothing else."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, with_pip=False, symlinks=os.name == "posix")
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     site = Path(run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], folder).strip())
     install = ["install", "--quiet", "--no-deps", "--no-index", "--disable-pip-version-check", str(wheel)]
     run([sys.executable, "-m", "pip", f"--python={python}", *install], folder)
-    # A path file adds this environment's packages, without their own path files: so not the editable package itself.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"), encoding="utf-8")
+    for name in NEEDED:
+        for file in metadata.files(name) or ():
+            if ".." not in file.parts:  # a command's script
+                place = site / file
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(file.locate(), place)
     where = run([str(python), "-c", "import litequeue, sys; print(sys.prefix, litequeue.__file__, sep='\\n')"], folder)
     prefix, home = map(Path, where.splitlines())
     assert home.is_relative_to(prefix), where
@@ -72,6 +81,22 @@ def test_the_command_does_a_users_own_job(python: Path, tmp_path: Path) -> None:
     assert left == {f"app.queue{suffix}" for suffix in ("", "-bell", "-lock", "-maintenance")}
 
 
+def test_what_an_extra_is_for_says_so_without_it(python: Path, tmp_path: Path) -> None:
+    """One line that names it; nothing else needs one."""
+    command = [str(python), "-m", "litequeue", "--db", "app.queue"]
+    run([*command, "init"], tmp_path)
+    run([*command, "metrics"], tmp_path)
+    run([*command, "schedule", "add", "often", "@every 5m", "report"], tmp_path)
+    asks = {"cron": ["schedule", "add", "nightly", "0 2 * * *", "report"], "tui": ["top", "--once"]}
+    for extra, words in asks.items():
+        done = subprocess.run([*command, *words], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode in (1, 2), done
+        assert f"litequeue-jobs[{extra}]" in done.stderr, done
+        assert "Traceback" not in done.stderr
+    absent = f"import importlib.util as found; assert not any(map(found.find_spec, {list(EXTRAS.values())}))"
+    run([str(python), "-c", absent], tmp_path)
+
+
 def test_a_users_programs_run(python: Path, user: Path) -> None:
     """The one that uses all of the package, and the one whose process must have no second SQLite (no apsw)."""
     run([str(python), "-W", "error", "shop.py", str(user)], user)
@@ -80,7 +105,8 @@ def test_a_users_programs_run(python: Path, user: Path) -> None:
 
 def test_a_users_tests_have_the_fixtures(python: Path, user: Path) -> None:
     """The plugin is found by its entry point, with nothing said (§9)."""
-    told = run([str(python), "-m", "pytest", "-p", "no:cacheprovider", "test_shop.py"], user)
+    words = ["-m", "pytest", "-p", "no:cacheprovider", "test_shop.py"]
+    told = run([str(python), *words], user, PYTHONPATH=sysconfig.get_path("purelib"))  # for pytest itself
     assert "1 passed" in told
 
 
