@@ -68,6 +68,9 @@ class JobState(IntEnum):
     def __str__(self) -> str:
         return self.name.lower()
 
+    def __repr__(self) -> str:
+        return f"JobState.{self.name}"
+
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
 

@@ -2,7 +2,7 @@
 
     $ pip install flask sqlalchemy
     $ python shop.py shop.db 8000
-    $ litequeue --db shop.db work mail:handlers          # in another process, from this folder
+    $ litequeue --db shop.db work worker:handlers        # in another process, from this folder
     $ curl http://127.0.0.1:8000/orders --json '{"article": "tea", "email": "a@example.org"}'
     $ curl http://127.0.0.1:8000/orders/1                # it tells of the receipt as soon as that is sent
 

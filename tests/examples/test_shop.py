@@ -79,7 +79,7 @@ def test_a_request_and_its_job_are_committed_together(db: str, start: Callable[.
     """The worker process runs the job of the order; of the one that failed there is neither order nor job (V14)."""
     shop = start("shop.py", db, "0")
     url = served(shop)
-    worker = start("-m", "litequeue", "--db", db, "work", "mail:handlers")
+    worker = start("-m", "litequeue", "--db", db, "work", "worker:handlers")
 
     assert ask(f"{url}/orders", {"article": "snow", "email": "b@example.org"}) == (409, {"error": "sold out"})
     for number in (1, 2, 3):
@@ -116,6 +116,6 @@ def test_a_shop_that_is_killed_has_lost_nothing_that_it_answered(
         assert [job.payload for job in queue.list()] == [1]
     again = served(start("shop.py", db, "0"))
     assert ask(f"{again}/orders", {"article": "tea", "email": "a@example.org"}) == (201, {"order": 2})
-    worker = start("-m", "litequeue", "--db", db, "work", "mail:handlers", "--until-empty")
+    worker = start("-m", "litequeue", "--db", db, "work", "worker:handlers", "--until-empty")
     assert worker.wait(PATIENCE_S) == 0
     assert ask(f"{again}/orders/1") == (200, {"article": "tea", "receipt": "sent to a@example.org"})

@@ -35,6 +35,12 @@ def test_the_codes_of_the_states_are_pinned() -> None:
     }
 
 
+def test_a_state_is_shown_by_its_name() -> None:
+    """Also in a mapping that is printed, such as `q.stats().counts` (issue 8)."""
+    assert (str(JobState.DEAD), f"{JobState.DEAD:>6}") == ("dead", "  dead")
+    assert repr({JobState.DEAD: 1}) == "{JobState.DEAD: 1}"
+
+
 def test_each_state_is_waiting_leased_or_terminal() -> None:
     """Exactly one of the three (§3)."""
     assert [state.name for state in JobState if state.is_waiting] == ["PENDING", "RETRYABLE", "SCHEDULED", "WAITING"]
