@@ -14,7 +14,7 @@ from litequeue import Transition
 from litequeue.cli.commands import Command
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import columns, fitted, plain, scope_text, width
+from litequeue.cli.output import columns, plain, scope_text, with_detail
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
@@ -102,13 +102,7 @@ class _Lines:
         shown = name if colour is None else click.style(name, fg=colour)
         scope = f"  in {scope_text(one.scope)}" if self._with_scope else ""
         line = f"{self._times.brief(at)}  {shown}  {one.job_id}  {plain(one.kind)}{scope}"
-        if not detail:
-            return line
-        whole = f"{line}  {plain(detail)}"
-        most = columns()
-        if most is None or width(whole) <= most:
-            return whole
-        return f"{line}\n{fitted(f'    {plain(detail)}', most)}"
+        return with_detail(line, plain(detail), columns())
 
 
 def _follow(follower: Follower, lines: _Lines) -> None:

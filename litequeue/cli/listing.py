@@ -24,6 +24,7 @@ from litequeue.cli.output import (
     state_text,
     table,
     width,
+    with_detail,
 )
 from litequeue.cli.times import Times
 from litequeue.errors import JobNotFound, RecordError
@@ -94,7 +95,11 @@ def job_lines(job: Job, dependencies: Dependencies, times: Times, held_back: Seq
     except RecordError as exc:
         yield f"  {one_line(str(exc))}"
         return
-    yield from table([(f"  {times.full(event.at)}", event.transition, plain(event.detail)) for event in events])
+    heads = table([(f"  {times.full(event.at)}", event.transition, "") for event in events])
+    longest = max((len(event.transition) for event in events), default=0)
+    for event, head in zip(events, heads, strict=True):
+        padded = head + " " * (longest - len(event.transition))
+        yield with_detail(padded, plain(event.detail), columns())
 
 
 def missing_of(queue: Queue, jobs: Iterable[Job]) -> dict[UUID, int]:

@@ -66,6 +66,14 @@ def fitted(text: str, most: int | None) -> str:
     return text if most is None or len(text) <= most else f"{text[: max(0, most - 1)]}…"
 
 
+def with_detail(line: str, detail: str, most: int | None) -> str:
+    """Put a detail behind a line, or below it where the two are longer than so many characters."""
+    if not detail:
+        return line.rstrip()
+    whole = f"{line}  {detail}"
+    return whole if most is None or width(whole) <= most else f"{line.rstrip()}\n    {detail}"
+
+
 def columns() -> int | None:
     """Return how wide the terminal is that the result goes to; `None` where it goes elsewhere."""
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -180,6 +181,24 @@ def test_a_narrow_terminal_has_what_matters_on_a_line_of_its_own(
     assert max(map(len, narrow)) <= 80
     monkeypatch.setattr("litequeue.cli.listing.columns", lambda: 300)
     assert len(cli.done("jobs", "ls").splitlines()) == 3
+
+
+def test_a_narrow_terminal_has_the_details_of_a_log_below_its_lines(
+    cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that do not fit; here and in `events` (issue 8)."""
+    job_id = queue.enqueue("work").job_id
+    (lease,) = queue.lease_many(1, worker_id="w")
+    lease.fail("b" * 60, retryable=False)
+    wide = cli.done("jobs", "show", job_id).partition("\nevents\n")[2].splitlines()
+    for place in ("listing", "events"):
+        monkeypatch.setattr(sys.modules[f"litequeue.cli.{place}"], "columns", lambda: 80)
+    narrow = cli.done("jobs", "show", job_id).partition("\nevents\n")[2].splitlines()
+    assert [line.split()[-1] for line in narrow] == ["enqueued", "w", "failed", "b" * 60, "retryable"]
+    assert narrow[3] == f"    {'b' * 60}"
+    assert [line.split()[-1] for line in wide] == ["enqueued", "w", "b" * 60, "retryable"]
+    followed = cli.done("events").splitlines()
+    assert followed[-3:-1] == [followed[-3].split("  ")[0] + f"  failed      {job_id}  work", f"    {'b' * 60}"]
 
 
 def test_why_a_job_was_cancelled_is_listed(cli: Cli, queue: Queue) -> None:
