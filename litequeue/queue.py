@@ -39,7 +39,7 @@ from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.results import JobWaiter
 from litequeue.sqlite.store import Durability, Store
 from litequeue.sqlite.surveying import Surveyor
-from litequeue.sqlite.verbs import ManyScopes
+from litequeue.sqlite.verbs import ManyScopes, job_state
 from litequeue.transacting import Transacting
 
 T = TypeVar("T")
@@ -318,7 +318,8 @@ class Queue(Transacting):
             UsageError: an argument out of its bounds.
         """
         kind = None if kind is None else arguments.kind(kind)
-        return Exporter(self._store, frozenset(states), kind, self._stored_scopes(scope))
+        wanted = frozenset(job_state(state) for state in states)
+        return Exporter(self._store, wanted, kind, self._stored_scopes(scope))
 
     def follower(self, kind: str | None = None, scope: ManyScopes = None) -> Follower:
         """Return what tells of events as they happen; for those who show them. Pure reads.

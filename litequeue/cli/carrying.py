@@ -1,30 +1,28 @@
 """`jobs export` and `jobs import`: jobs as JSON lines, to be carried to another file, or edited on the way.
 
-Owns: what a line has in it. Invariants: a job is exported with all that an enqueue takes, and imported by one; as it
-keeps its id, a line that is imported again finds its job. Leaves out: the forms of payloads (`exact`), and the walk
-(`Queue.exporter`).
+Owns: where lines go and come from. Invariants: both commands are streams; as a job keeps its id, a line that is
+imported again finds its job. Leaves out: what is in a line (`carried`), and the walk over jobs (`Queue.exporter`).
 """
 
 from __future__ import annotations
 
-import base64
 import os
 import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from io import BufferedReader
 from typing import TextIO
 
 import click
 
-from litequeue import JobState, NewJob, codec
+from litequeue import JobState
 from litequeue.arguments import RESERVED_PREFIX
 from litequeue.cli.batches import Loader
+from litequeue.cli.carried import Unfit, form_of, job_of
 from litequeue.cli.commands import Command
-from litequeue.cli.exact import NoForm, from_json, to_json
+from litequeue.cli.exact import NoForm
 from litequeue.cli.failures import Failure, Interrupted, fail_quietly, nothing_to_do
 from litequeue.cli.files import foreign_file, new_file
 from litequeue.cli.input import (
@@ -36,29 +34,16 @@ from litequeue.cli.input import (
     scope_options,
     standard_input,
 )
-from litequeue.cli.jsonable import Json, dumps
+from litequeue.cli.jsonable import dumps
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.progress import progress
 from litequeue.cli.target import Target, pass_target
 from litequeue.errors import RecordError, UsageError
-from litequeue.model import SYSTEM, Job
+from litequeue.model import SYSTEM
 from litequeue.sqlite.exporting import Found
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNFINISHED = [state for state in JobState if not state.is_terminal]
 _STANDARD = "-"
-_PACKED = "$msgpack"
-"""A payload that JSON cannot hold, as it is stored."""
-_TOLD = frozenset({"state", "created_at", "attempts", "last_error"})
-"""What a line tells of its job and an import does not take."""
-_TAKEN = (
-    *("job_id", "scope", "kind", "payload", "priority", "max_attempts", "idempotency_key"),
-    *("not_before", "expires_at", "after", "on_parent_failure"),
-)
-
-
-class _Unfit(Exception):
-    """A job that cannot be exported; the message says why."""
 
 
 @dataclass(slots=True)
@@ -163,52 +148,13 @@ def _lines(found: list[Found], tally: _Tally) -> Iterator[str]:
             tally.messages += 1
             continue
         try:
-            line = dumps(_form(one))
-        except _Unfit as exc:
+            line = dumps(form_of(one))
+        except Unfit as exc:
             warn(f"job {job.job_id} is left out: {exc}")
             tally.unfit += 1
             continue
         tally.written += 1
         yield line + "\n"
-
-
-def _form(found: Found) -> dict[str, Json]:
-    """Return the line of a job; what it has not is not in it."""
-    job, waits = found
-    if waits is not None and waits.is_too_many:
-        raise _Unfit("it waits for more jobs than one that is enqueued may")
-    key = job.idempotency_key
-    form: dict[str, Json] = {
-        "job_id": str(job.job_id),
-        "state": str(job.state),
-        "scope": None if job.scope is SYSTEM else job.scope,
-        "kind": job.kind,
-        "payload": _payload_form(job),
-        "priority": job.priority,
-        "created_at": job.created_at,
-    }
-    more: dict[str, Json] = {
-        "not_before": job.not_before if waits is None else waits.not_before,
-        "expires_at": job.expires_at,
-        "max_attempts": job.max_attempts,
-        "idempotency_key": None if key is not None and key.startswith(RESERVED_PREFIX) else key,
-        "attempts": job.attempts or None,
-        "last_error": job.last_error,
-    }
-    form |= {name: value for name, value in more.items() if value is not None}
-    if waits is not None:
-        form["after"] = [str(parent) for parent in waits.parents]
-        form["on_parent_failure"] = waits.on_parent_failure
-    return form
-
-
-def _payload_form(job: Job) -> Json:
-    try:
-        return to_json(job.payload)
-    except RecordError as exc:
-        raise _Unfit(str(exc)) from exc
-    except NoForm:
-        return {_PACKED: base64.b64encode(job.encoded_payload[1:]).decode("ascii")}
 
 
 def _load(loader: Loader, lines: BufferedReader) -> Iterator[int]:
@@ -221,65 +167,13 @@ def _load(loader: Loader, lines: BufferedReader) -> Iterator[int]:
             if not line.strip():
                 continue
             try:
-                job = _new_job(read_json_bytes(line))
+                job = job_of(read_json_bytes(line))
             except (NotJson, NoForm, UsageError, RecordError) as exc:
                 loader.commit()
                 raise loader.failure(number, exc) from exc
             loader.add(number, job)
         loader.commit()
         yield read
-
-
-def _new_job(line: object) -> NewJob:
-    """Read one line.
-
-    Raises:
-        NoForm: it is no job, or has something in it that no job has.
-        UsageError: a value is out of its bounds.
-        RecordError: a packed payload cannot be read.
-    """
-    if not isinstance(line, dict):
-        raise NoForm("it is no JSON object")
-    unknown = sorted(line.keys() - _TOLD - {*_TAKEN})
-    if unknown:
-        raise NoForm(f"{unknown[0]!r} is nothing that a job is imported with: {', '.join(_TAKEN)}")
-    if "kind" not in line:
-        raise NoForm("it has no kind")
-    given = {name: line[name] for name in ("max_attempts", "idempotency_key", "job_id") if line.get(name) is not None}
-    given |= {name: line[name] for name in ("priority", "on_parent_failure", "after") if name in line}
-    if "scope" in line:
-        given["scope"] = SYSTEM if line["scope"] is None else line["scope"]
-    return NewJob(
-        line["kind"],
-        _payload(line.get("payload")),
-        run_at=_moment("not_before", line.get("not_before")),
-        expires=_moment("expires_at", line.get("expires_at")),
-        **given,
-    )
-
-
-def _payload(form: object) -> object:
-    try:
-        if isinstance(form, dict) and form.keys() == {_PACKED}:
-            return codec.decode(bytes([codec.VERSION]) + base64.b64decode(form[_PACKED], validate=True), _PACKED)
-        return from_json(form)
-    except RecursionError as exc:
-        raise NoForm("its payload is nested too deep for JSON") from exc
-    except NoForm:
-        raise
-    except (ValueError, TypeError) as exc:
-        raise NoForm(f"{_PACKED} is written wrongly: {exc}") from exc
-
-
-def _moment(name: str, moment_us: object) -> datetime | None:
-    if moment_us is None:
-        return None
-    try:
-        if isinstance(moment_us, int) and not isinstance(moment_us, bool) and moment_us >= 0:
-            return _EPOCH + timedelta(microseconds=moment_us)
-    except OverflowError:
-        pass
-    raise NoForm(f"{name} must be µs since the epoch, up to the year 9999, not {moment_us!r}")
 
 
 @contextmanager

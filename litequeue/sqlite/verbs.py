@@ -515,7 +515,7 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         """
         page = Page(
             self._stored_scopes(scope),
-            None if state is None else _state(state),
+            None if state is None else job_state(state),
             None if kind is None else arguments.kind(kind),
             arguments.whole("limit", limit, 1, _MAX_PAGE),
             None if after is None else _place(after),
@@ -602,7 +602,12 @@ def _leases(values: Iterable[Lease]) -> tuple[Lease, ...]:
     return tuple(_listed("leases", values, "leases"))
 
 
-def _state(value: object) -> JobState:
+def job_state(value: object) -> JobState:
+    """Check a state.
+
+    Raises:
+        UsageError: it is none.
+    """
     if isinstance(value, JobState):
         return value
     raise UsageError.of("state", value, f"a JobState ({', '.join(state.name for state in JobState)})")

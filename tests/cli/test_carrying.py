@@ -277,6 +277,12 @@ def test_each_job_comes_once_whatever_moves_meanwhile(queue: Queue, monkeypatch:
     assert {job.state for job in queue.list(scope=ANY)} == {JobState.PENDING, JobState.COMPLETED}
 
 
+def test_only_states_are_taken_for_states(queue: Queue) -> None:
+    """By those who write programs (§6)."""
+    with pytest.raises(litequeue.UsageError, match="state"):
+        queue.exporter(["dead"])  # type: ignore[list-item] # no JobState
+
+
 def test_a_file_is_written_and_read(cli: Cli, queue: Queue, into: Cli, other: Queue, tmp_path: Path) -> None:
     """Whole, with the permissions of the queue; one that is there is never replaced (§9)."""
     queue.enqueue_many(NewJob("work", n) for n in range(3))
