@@ -151,7 +151,7 @@ class Dispatcher:
         Raises:
             LiteQueueError: the file is of no more use; handlers that still run have been told to stop.
         """
-        with Heartbeat(self._queue.sibling(), self.lose) as heartbeat:
+        with Heartbeat(self._queue, self.lose) as heartbeat:
             executor = self._place(self._plan.concurrency, self.post)
             self._heartbeat = heartbeat
             hand = self._in_hand = InHand(self._plan, executor, heartbeat, self._events)

@@ -34,8 +34,10 @@ _log = logging.getLogger("litequeue.worker")
 class Heartbeat:
     """The thread. Leases are handed to it and taken back by the dispatcher."""
 
-    def __init__(self, queue: Queue, on_lost: Callable[[Lease], None]) -> None:
-        self._queue = queue
+    def __init__(self, holder: Queue, on_lost: Callable[[Lease], None]) -> None:
+        self._holder = holder
+        """By whose handle the handlers end their leases."""
+        self._queue = holder.sibling()
         """Of this thread alone; closed at its end."""
         self._on_lost = on_lost
         self._beats_at: dict[Lease, float] = {}
@@ -101,8 +103,8 @@ class Heartbeat:
                 self._tell([lease for lease in due if lease.lost])
         elif gone := self._queue.lost([lease for lease, _ in held]):
             # A handler may be ending its lease just now, and its commit seen before it has heard of it itself. A write
-            # comes after all of that: whoever commits keeps the turn until then.
-            self._queue.extend_many(gone)
+            # by the same handle comes after all of that: whoever commits keeps the handle's turn until then.
+            self._holder.extend_many(gone)
             self._tell([lease for lease in gone if lease.lost])
 
     def _tell(self, lost: list[Lease]) -> None:

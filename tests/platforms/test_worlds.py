@@ -56,6 +56,8 @@ PARTS = {
             "tests/worker/test_processes.py::test_a_lost_lease_kills_the_process",
             "tests/worker/test_processes.py::test_a_drain_lets_processes_finish",
             "tests/worker/test_processes.py::test_processes_that_never_begin_end_the_worker",
+            "tests/worker/test_leases.py::test_a_job_longer_than_its_lease_runs_once",
+            "tests/worker/test_leases.py::test_a_lease_that_a_handler_ends_just_now_is_not_lost",
             "tests/worker/test_process_drains.py::test_a_locked_file_at_the_end_loses_no_attempt_and_no_outcome",
         ),
         (

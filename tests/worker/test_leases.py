@@ -229,7 +229,7 @@ def test_a_lease_that_comes_while_the_heartbeat_falls_asleep_is_extended(queue: 
                 heartbeat.watch(late)
             return seen
 
-    heartbeat = Heartbeat(queue.sibling(), lambda _: None)
+    heartbeat = Heartbeat(queue, lambda _: None)
     heartbeat._beats_at = Late()
     with heartbeat:
         heartbeat.watch(long)
@@ -249,7 +249,7 @@ def test_a_lease_that_a_handler_ends_just_now_is_not_lost(queue: Queue, monkeypa
     lost: list[Lease] = []
     looked, asked = threading.Event(), threading.Event()
     beside = queue.sibling()
-    look, extend, remember = beside.lost, beside.extend_many, queue._store._remember
+    look, extend, remember = beside.lost, queue.extend_many, queue._store._remember
 
     def looks(leases: list[Lease]) -> list[Lease]:
         gone = look(leases)
@@ -267,9 +267,10 @@ def test_a_lease_that_a_handler_ends_just_now_is_not_lost(queue: Queue, monkeypa
         remember(context)
 
     monkeypatch.setattr(beside, "lost", looks)
-    monkeypatch.setattr(beside, "extend_many", asks)
+    monkeypatch.setattr(queue, "extend_many", asks)
+    monkeypatch.setattr(queue, "sibling", lambda: beside)
     monkeypatch.setattr(queue._store, "_remember", hears_late)
-    with Heartbeat(beside, lost.append) as heartbeat:
+    with Heartbeat(queue, lost.append) as heartbeat:
         heartbeat.watch(lease)
         lease.complete()
         assert asked.wait(PATIENCE_S)
