@@ -17,7 +17,7 @@ from litequeue.arguments import MAX_PARENTS
 from litequeue.ids import stored_job_id
 from litequeue.model import Job, JobState, OnParentFailure
 from litequeue.sqlite import reading
-from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.reader import Reader, onward
 from litequeue.sqlite.statements import SQL
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Exporter:
                 found = reader.all(SQL.export_ids, after, *end, STEP)
                 if not found:  # the last ones have gone
                     return
-                last = found[-1][0]
+                last = onward(found[-1][0], after + b"\0")
                 rows = reader.all(SQL.exported, after, last, *self._wanted)
                 step = Step(len(found), [_found(reader, reading.job(reader, row)) for row in rows])
             after = last

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from litequeue import arguments
-from litequeue.errors import StorageCorrupt
 from litequeue.ids import stored_job_id
 from litequeue.model import Event, JobState, Scope, public_scope
 from litequeue.sqlite.arrivals import Lookout
-from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.reader import Reader, onward
 from litequeue.sqlite.results import is_known_to_all
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.walks import events_of
@@ -144,10 +143,11 @@ class Follower(Lookout):
             self._begin(reader)
             self._since = max(self._began_at - _OPEN_US, reader.now - _REMEMBERED_US)
             for group in self._groups(reader):
-                rows = reader.all(SQL.group_since, *group, *self._cursors.get(group, _BEFORE_ALL), _PAGE)
+                place = self._cursors.get(group, _BEFORE_ALL)
+                rows = reader.all(SQL.group_since, *group, *place, _PAGE)
                 self._has_more = self._has_more or len(rows) == _PAGE
                 for created_at, job_id, kind, log in rows:
-                    self._cursors[group] = (created_at, job_id)
+                    place = self._cursors[group] = onward((created_at, job_id), (place[0], place[1] + b"\0"))
                     found += self._news(reader, group[0], group[1], kind, job_id, log)
             found += self._news_of_running(reader)
             found += self._news_of_known(reader)
@@ -189,11 +189,9 @@ class Follower(Lookout):
         place: Group = ("" if self._scope is None else self._scope, -1, -1)
         while (found := reader.one(SQL.group_after, *place)) is not None:
             scope, state, priority = found
-            if (scope, state, priority) <= place:
-                raise StorageCorrupt(f"rows are out of order: {(scope, state, priority)!r} came after {place!r}")
             if self._scope is not None and scope != self._scope:
                 return
-            place = scope, state, priority
+            place = onward((scope, state, priority), (*place[:2], place[2] + 1))
             if state != JobState.LEASED:
                 yield place
 

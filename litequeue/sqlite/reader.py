@@ -24,6 +24,8 @@ Place = TypeVar(
     tuple[int, str, int, int, int, bytes],
     tuple[str, int, int],
     tuple[str, str, int],
+    tuple[int, bytes],
+    bytes,
 )
 
 

@@ -9,13 +9,15 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import litequeue
 from litequeue import ANY, SYSTEM, Job, JobState, NewJob, Outbox, Queue
 from litequeue.sqlite import exporting
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.statements import SQL
 from tests.cli.conftest import Cli
 from tests.cli.test_lines import Arriving
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from uuid import UUID
+
+    from apsw import SQLiteValue
 
 Sql = Callable[[str], list[tuple[object, ...]]]
 PAYLOAD = {
@@ -275,6 +279,23 @@ def test_each_job_comes_once_whatever_moves_meanwhile(queue: Queue, monkeypatch:
         queue.enqueue("new", scope="elsewhere")
     assert found == ids
     assert {job.state for job in queue.list(scope=ANY)} == {JobState.PENDING, JobState.COMPLETED}
+
+
+def test_ids_out_of_order_are_damage_and_no_endless_export(
+    cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged tree that leads back to where the walk has been (§6)."""
+    monkeypatch.setattr(exporting, "STEP", 2)
+    queue.enqueue_many(NewJob("work", n) for n in range(5))
+    look = Reader.all
+
+    def go_round(reader: Reader, statement: str, *values: SQLiteValue) -> list[tuple[Any, ...]]:
+        return look(reader, statement, *((b"", *values[1:]) if statement == SQL.export_ids else values))
+
+    monkeypatch.setattr(Reader, "all", go_round)
+    outcome = cli("jobs", "export")
+    assert (outcome.status, len(outcome.out.splitlines())) == (1, 2)
+    assert "out of order" in outcome.only_complaint()
 
 
 def test_only_states_are_taken_for_states(queue: Queue) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import litequeue
-from litequeue import ANY, SYSTEM, NewJob, QueueClosed
+from litequeue import ANY, SYSTEM, NewJob, QueueClosed, StorageCorrupt
 from litequeue.sqlite import following
+from litequeue.sqlite.reader import Reader
+from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.watching import Listener
 from tests.sqlite.test_flat_cost import Steps
 
 if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
+
+    from apsw import SQLiteValue
 
     from litequeue import Queue
     from litequeue.sqlite.following import Follower, Happened
@@ -238,6 +242,24 @@ def test_an_unreadable_log_is_passed_over(queue: Queue, follower: Follower) -> N
         durable=False,
     )
     assert told(follower.news()) == [(good, "enqueued"), (good, "cancelled")]
+
+
+def test_rows_out_of_order_are_damage_and_no_endless_news(
+    queue: Queue, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A damaged tree that gives the same rows again and again, as one that goes round does (§6)."""
+    queue.enqueue_many(NewJob("work", n) for n in range(3))
+    follower.news()
+    look = Reader.all
+
+    def go_round(reader: Reader, statement: str, *values: SQLiteValue) -> list[tuple[Any, ...]]:
+        if statement == SQL.group_since:
+            values = (*values[:3], *following._BEFORE_ALL, *values[5:])
+        return look(reader, statement, *values)
+
+    monkeypatch.setattr(Reader, "all", go_round)
+    with pytest.raises(StorageCorrupt, match="out of order"):
+        follower.news()
 
 
 # --- waiting
