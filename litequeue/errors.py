@@ -229,6 +229,11 @@ class OutcomeUnknown(LiteQueueError):
     """The commit failed in a way that leaves open whether it happened. Look the job up before repeating the call."""
 
 
+def missing_extra(extra: str, what: str, package: str) -> UsageError:
+    """Build the error of what needs a package that is not installed; it says how its extra is installed."""
+    return UsageError(f"{what} needs {package}: pip install 'litequeue-jobs[{extra}]', or '.[{extra}]' in a clone")
+
+
 def first_line(text: str) -> str:
     """Return the first line that is not blank: errors are told apart by it, and below it may be a traceback."""
     return text.strip().partition("\n")[0].rstrip()

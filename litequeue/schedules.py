@@ -20,7 +20,7 @@ from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from litequeue import arguments
-from litequeue.errors import InvalidSpec, UsageError
+from litequeue.errors import InvalidSpec, UsageError, missing_extra
 from litequeue.model import Misfire
 
 MISFIRE_GRACE_US = 60_000_000
@@ -210,13 +210,14 @@ def rule(spec: str, timezone: str) -> Rule:
         return Every(_interval_us(spec))
     expression = _NAMED.get(spec.lower(), spec).upper()
     if expression.startswith("@"):
-        raise InvalidSpec(spec, f"the names are @every with an interval, {', '.join(_NAMED)}")
+        raise InvalidSpec(spec, f"the names are @every with an interval, {', '.join(_NAMED)}{_meant(spec)}")
+    if len(expression.split()) != _FIELDS:
+        fields = "minute, hour, day of the month, month, day of the week"
+        raise InvalidSpec(spec, f"it must be five fields: {fields}{_meant(spec)}")
     try:
         from cronsim import CronSim, CronSimError  # noqa: PLC0415 - of an extra
     except ImportError as exc:
-        raise UsageError(f"{spec!r} needs cronsim: install litequeue-jobs[cron]") from exc
-    if len(expression.split()) != _FIELDS:
-        raise InvalidSpec(spec, "it must be five fields: minute, hour, day of the month, month, day of the week")
+        raise missing_extra("cron", repr(spec), "cronsim") from exc
     cron = Cron(expression, place)
     try:
         CronSim(expression, _EPOCH)
@@ -226,6 +227,15 @@ def rule(spec: str, timezone: str) -> Rule:
     except (CronSimError, ValueError) as exc:
         raise InvalidSpec(spec, str(exc).lower()) from exc
     return cron
+
+
+def _meant(spec: str) -> str:
+    """Ask whether a name or an interval was meant that is written in nearly this way."""
+    said = "".join(spec.lower().split()).removeprefix("@")
+    for known in (f"@{said}", f"@every {said.removeprefix('every')}"):
+        if known in _NAMED or _EVERY.fullmatch(known):
+            return f"; did you mean {known!r}?"
+    return ""
 
 
 def zone(name: object) -> tzinfo:
@@ -247,7 +257,7 @@ def zone(name: object) -> tzinfo:
 def _interval_us(spec: str) -> int:
     found = _EVERY.fullmatch(spec)
     if found is None:
-        raise InvalidSpec(spec, "@every takes a number with s, m, h or d, such as @every 90s")
+        raise InvalidSpec(spec, f"@every takes a number with s, m, h or d, such as @every 90s{_meant(spec)}")
     microseconds = Fraction(found[1]) * arguments.UNITS_S[found[2]] * 1_000_000
     if not _LEAST_S * 1_000_000 <= microseconds <= _MOST_S * 1_000_000:
         raise InvalidSpec(spec, f"the interval must be from {_LEAST_S} s to {_MOST_S // 86_400:,} d")

@@ -23,6 +23,7 @@ from litequeue.cli.output import NOTHING, plain, table, warn
 from litequeue.cli.progress import progress
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
+from litequeue.sqlite import filesystem
 from litequeue.sqlite.store import Durability
 
 _DURABILITIES: tuple[Durability, ...] = ("full", "enqueue", "normal")
@@ -73,6 +74,8 @@ def bench(
     place = os.path.realpath(target.folder() if folder is None else folder)
     if not Path(place).is_dir():
         raise Failure(f"cannot measure in {place}: there is no such folder")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise Failure(f"cannot measure in {place}: no permission to write there{filesystem.owner_of(place)}")
     chosen = tuple(dict.fromkeys(durabilities)) or _DURABILITIES
     report = _measured(place, chosen, seconds)
     if as_json:

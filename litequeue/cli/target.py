@@ -110,9 +110,13 @@ def open_file(path: str, *, create: bool = False, busy_timeout: float | None = N
     return queue
 
 
-def with_hint(exc: litequeue.CannotOpen, path: str) -> Exception:
-    """Return what to raise for a file that cannot be opened: when it is not there, the line says how to make it."""
+def with_hint(exc: litequeue.CannotOpen, path: str, *, create: bool = False) -> Exception:
+    """Return what to raise for a file that cannot be opened: when it is not there, the line says what to make."""
     if os.path.lexists(path):
+        return exc
+    if not os.path.lexists(Path(os.path.realpath(path)).parent):
+        return Failure(f"{exc}; make that folder first")
+    if create:
         return exc
     return Failure(f"{exc}; make it with `litequeue --db {shlex.quote(path)} init`")
 
@@ -122,7 +126,7 @@ def _opened(path: str, *, create: bool) -> Iterator[litequeue.Queue]:
     try:
         queue = open_file(path, create=create)
     except litequeue.CannotOpen as exc:
-        raise exc if create else with_hint(exc, path) from exc
+        raise with_hint(exc, path, create=create) from exc
     with queue:
         yield queue
 

@@ -22,7 +22,7 @@ from litequeue.cli.output import warn
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, open_file, pass_target, with_hint
 from litequeue.cli.times import Times, utc_option
-from litequeue.errors import CannotOpen
+from litequeue.errors import CannotOpen, missing_extra
 from litequeue.top import FileFigures, OutOfReach, Watch
 
 LEAST_INTERVAL_S, MOST_INTERVAL_S = 0.2, 3600.0
@@ -84,7 +84,7 @@ def _require_rich() -> None:
     try:
         import rich  # noqa: F401, PLC0415 - only with the extra
     except ModuleNotFoundError:
-        raise Failure("`litequeue top` draws with rich: pip install 'litequeue-jobs[tui]'") from None
+        raise Failure(str(missing_extra("tui", "`litequeue top`", "rich"))) from None
 
 
 def _is_screen() -> bool:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from litequeue import arguments
-from litequeue.errors import LiteQueueError, UsageError
+from litequeue.errors import LiteQueueError, UsageError, missing_extra
 from litequeue.metrics import families as of
 from litequeue.metrics.families import Page
 from litequeue.metrics.of_file import FileMetrics
@@ -80,21 +80,27 @@ class Collector:
         return render(self._page())
 
     def describe(self) -> Iterator[Metric]:
-        """Return the names of the metrics, as `prometheus_client` asks for them when this is registered."""
-        from prometheus_client.core import Metric  # noqa: PLC0415 - only with the extra
+        """Return the names of the metrics, as `prometheus_client` asks for them when this is registered.
 
+        Raises:
+            UsageError: `prometheus_client`, of the extra `prometheus`, is not installed.
+        """
+        metric = _metric()
         for definition in (*(of.OF_FILE if self._has_file else ()), *of.OF_PROCESS):
-            yield Metric(definition.name.removesuffix("_total"), definition.help, definition.type)
+            yield metric(definition.name.removesuffix("_total"), definition.help, definition.type)
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics of now; `prometheus_client` calls this at each scrape."""
-        from prometheus_client.core import Metric  # noqa: PLC0415 - only with the extra
+        """Return the metrics of now; `prometheus_client` calls this at each scrape.
 
+        Raises:
+            UsageError: `prometheus_client`, of the extra `prometheus`, is not installed.
+        """
+        metric = _metric()
         for definition, samples in self._page().families():
-            metric = Metric(definition.name.removesuffix("_total"), definition.help, definition.type)
+            family = metric(definition.name.removesuffix("_total"), definition.help, definition.type)
             for sample in samples:
-                metric.add_sample(definition.name + sample.suffix, sample.labels, sample.value)
-            yield metric
+                family.add_sample(definition.name + sample.suffix, sample.labels, sample.value)
+            yield family
 
     def close(self) -> None:
         """Close the handle that it reads with; idempotent. From then on only what this process has seen is told."""
@@ -137,3 +143,12 @@ class Collector:
         if own is not None:
             with contextlib.suppress(LiteQueueError):
                 own.close()
+
+
+def _metric() -> type[Metric]:
+    """Return `prometheus_client`'s class of metrics."""
+    try:
+        from prometheus_client.core import Metric  # noqa: PLC0415 - only with the extra
+    except ImportError as exc:
+        raise missing_extra("prometheus", "a registry of prometheus_client's", "prometheus_client") from exc
+    return Metric

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import apsw
 
 from litequeue.errors import CannotOpen, NotAQueue
+from litequeue.sqlite import filesystem
 
 CHECKPOINT_PAGES = 4000
 """The write-ahead log is copied back when it has so many pages: larger means a better p99 (DESIGN §2)."""
@@ -112,10 +113,11 @@ def why_not(path: str, *, create: bool) -> str | None:
     if not os.path.exists(path):
         if not create:
             return "there is no such file"
-        is_allowed, needed = os.access(folder, os.W_OK | os.X_OK), f"write in {folder}"
+        place, access, needed = folder, os.W_OK | os.X_OK, f"write in {folder}"
     else:
-        is_allowed, needed = os.access(path, os.R_OK | os.W_OK), "read and write it"
-    return _why_not_beside(path) if is_allowed else f"no permission to {needed}"
+        place, access, needed = path, os.R_OK | os.W_OK, "read and write it"
+    is_allowed = os.access(place, access)
+    return _why_not_beside(path) if is_allowed else f"no permission to {needed}{filesystem.owner_of(place)}"
 
 
 def _why_not_beside(path: str) -> str | None:

@@ -10,11 +10,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable
 from typing import Literal
 
 from litequeue.facilities import PROC
+
+try:
+    import pwd
+except ImportError:  # Windows
+    pwd = None  # type: ignore[assignment]
 
 FREE_SPACE_RESERVE_BYTES = 16 * 2**20
 """What enqueue leaves free on the disk, so that acknowledgements still have room."""
@@ -75,6 +81,21 @@ def kind_in(mount_table: str, folder: str) -> str | None:
         if inside and len(point) >= best:
             best, kind = len(point), after.split(" ")[0]
     return kind
+
+
+def owner_of(path: str) -> str:
+    """Return whose a file or folder is, and its mode, in words that follow a refusal; empty where nothing tells."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return ""
+    if pwd is None:
+        return f" (its mode is {stat.S_IMODE(found.st_mode):04o})"
+    try:
+        owner = f"{pwd.getpwuid(found.st_uid).pw_name}'s"
+    except KeyError:
+        owner = f"of the user {found.st_uid}"
+    return f" (it is {owner}, mode {stat.S_IMODE(found.st_mode):04o})"
 
 
 def judge(kind: str | None) -> Verdict:

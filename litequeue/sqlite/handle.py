@@ -19,7 +19,7 @@ import apsw
 
 from litequeue.clock import Clock
 from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, QueueBusy, QueueClosed, StorageLost, UsageError
-from litequeue.sqlite import anchor, forks, intruders, opening
+from litequeue.sqlite import anchor, filesystem, forks, intruders, opening
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.connection import close_last
 from litequeue.sqlite.gate import Gate
@@ -329,7 +329,9 @@ class Handle:
         except OSError as exc:
             if self._identity is not None and not os.path.exists(self.place.path):
                 raise self._lost("was removed underneath") from exc
-            raise CannotOpen(self.place.path, f"its lock file cannot be opened: {exc.strerror}") from exc
+            lock = self.place.lock_path
+            reason = f"its lock file {lock} cannot be opened: {exc.strerror}{filesystem.owner_of(lock)}"
+            raise CannotOpen(self.place.path, reason) from exc
 
     def _let_go(self, close: Callable[[apsw.Connection], None], deadline: float) -> None:
         """Close both connections under the gate; what cannot be closed is abandoned."""

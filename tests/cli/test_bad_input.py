@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from typing import TYPE_CHECKING
 
 import apsw
@@ -44,6 +45,11 @@ CREATING = [["init"], ["enqueue", "work", "1"], ["enqueue", "work", "--lines"]]
 EVERY = pytest.mark.parametrize("words", [*READING, *CREATING], ids=" ".join)
 
 
+def owner() -> str:
+    """Return whose the files of this process are, as a refusal says it."""
+    return f"{pwd.getpwuid(os.geteuid()).pw_name}'s"
+
+
 def beside(path: Path) -> set[str]:
     """Return the names in a file's folder."""
     return {entry.name for entry in path.parent.iterdir()}
@@ -62,12 +68,12 @@ def test_a_file_that_is_not_there_is_not_made(cli: Cli, words: list[str]) -> Non
     assert beside(cli.path) == set()
 
 
-@pytest.mark.parametrize("words", CREATING, ids=" ".join)
+@pytest.mark.parametrize("words", [*CREATING, ["stats"]], ids=" ".join)
 def test_a_folder_that_is_not_there_is_not_made(cli: Cli, words: list[str]) -> None:
     """Not even by those that create a file (§6)."""
     cli.path = cli.path.parent / "none" / "app.queue"
     line = cli(*words, stdin="1\n").line_of_failure(1)
-    assert line == f"cannot open {cli.path}: there is no folder {cli.path.parent}"
+    assert line == f"cannot open {cli.path}: there is no folder {cli.path.parent}; make that folder first"
 
 
 @EVERY
@@ -313,6 +319,7 @@ def test_a_file_without_permission_is_refused(
     for words in (["stats"], ["enqueue", "work", "1"], ["init"], ["maintain"]):
         outcome = processes.run(*words, before=obedient)
         assert outcome.line_of_failure(1).startswith(f"cannot open {db}: no permission to "), words
+        assert outcome.err.endswith(f"(it is {owner()}, mode {mode:04o})\n")
     db.chmod(0o600)
     assert state(db) == before
 
@@ -327,7 +334,8 @@ def test_a_folder_without_permission_is_refused(
         outcome = processes.run("enqueue", "work", "1", before=obedient)
     finally:
         db.parent.chmod(0o700)
-    assert outcome.line_of_failure(1) == f"cannot open {db}: no permission to write in {db.parent}"
+    told = f"cannot open {db}: no permission to write in {db.parent} (it is {owner()}, mode 0500)"
+    assert outcome.line_of_failure(1) == told
     assert beside(db) == set()
 
 
@@ -342,7 +350,9 @@ def test_a_lock_file_without_permission_is_refused(
     lock.touch()
     lock.chmod(0o000)
     line = processes.run("stats", before=obedient).line_of_failure(1)
-    assert line == f"cannot open {db}: its lock file cannot be opened: Permission denied"
+    assert line == (
+        f"cannot open {db}: its lock file {lock} cannot be opened: Permission denied (it is {owner()}, mode 0000)"
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a name that is no UTF-8 exists on POSIX only")

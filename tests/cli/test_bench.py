@@ -132,13 +132,18 @@ def test_where_there_is_too_little_room_nothing_is_made(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bounds_and_folders_are_checked_before_anything_is_made(cli: Cli, tmp_path: Path) -> None:
+def test_bounds_and_folders_are_checked_before_anything_is_made(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With the bounds, or the folder (§9)."""
     assert cli("bench", "--time", "0.5").line_of_failure(2) == "--time is 0.5 s; it must be 1 to 300 s"
     assert cli("bench", "--time", "1h").line_of_failure(2) == "--time is 3600 s; it must be 1 to 300 s"
     nowhere = tmp_path / "nowhere"
     line = cli("bench", "--folder", nowhere).line_of_failure(1)
     assert line == f"cannot measure in {nowhere}: there is no such folder"
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    line = cli("bench", "--folder", tmp_path).line_of_failure(1)
+    assert line.startswith(f"cannot measure in {tmp_path}: no permission to write there (it")
     result = CliRunner().invoke(command, ["--db", "a", "--db", "b", "bench"])
     assert result.exit_code == 2
     assert list(tmp_path.iterdir()) == []

@@ -265,7 +265,7 @@ def test_without_rich_one_line_says_what_to_install(cli: Cli, queue: Queue, monk
     monkeypatch.setitem(sys.modules, "rich", None)
     queue.enqueue("work")
     line = cli("top", "--once").line_of_failure(1)
-    assert line == "`litequeue top` draws with rich: pip install 'litequeue-jobs[tui]'"
+    assert line == "`litequeue top` needs rich: pip install 'litequeue-jobs[tui]', or '.[tui]' in a clone"
     cli.done("stats")
 
 

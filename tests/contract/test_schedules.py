@@ -507,7 +507,7 @@ def test_one_that_cannot_be_fired_keeps_no_other_from_it(
     clock.advance(HOUR)
     fires = queue.fire_schedules()
     assert list(fires.refused) == ["c"]
-    assert "install litequeue-jobs[cron]" in str(fires.refused["c"])
+    assert "litequeue-jobs[cron]" in str(fires.refused["c"])
     assert fires.jobs == 120
 
 

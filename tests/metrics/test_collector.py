@@ -292,5 +292,12 @@ from litequeue.metrics import Collector
 with litequeue.open(sys.argv[1]) as queue, Collector(queue) as collector:
     queue.enqueue("work")
     assert "litequeue_jobs" in collector.text()
+    for ask in (collector.collect, collector.describe):
+        try:
+            next(ask())
+        except litequeue.UsageError as exc:
+            assert "pip install 'litequeue-jobs[prometheus]'" in str(exc)
+        else:
+            raise AssertionError(ask)
 """
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "app.queue")], check=True, timeout=100)

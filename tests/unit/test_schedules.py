@@ -109,6 +109,24 @@ def test_a_bad_spec_is_quoted_with_the_reason(spec: str, reason: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("every 5m", "@every 5m"),
+        ("@every5m", "@every 5m"),
+        ("@every 5 m", "@every 5m"),
+        ("@EVERY 1.5H", "@every 1.5h"),
+        ("90s", "@every 90s"),
+        ("daily", "@daily"),
+        ("@ Hourly", "@hourly"),
+    ],
+)
+def test_a_spec_that_is_nearly_one_asks_whether_that_was_meant(spec: str, meant: str) -> None:
+    """For an interval and for a name (§6)."""
+    with pytest.raises(InvalidSpec, match=rf"; did you mean '{meant}'\?$"):
+        schedules.rule(schedules.normal(spec), "UTC")
+
+
+@pytest.mark.parametrize(
     "name", ["", "Mars/Olympus", "Europe", "../UTC", "\x00", "Europe/Berlin\n", None, 5, "x" * 300]
 )
 def test_a_zone_that_is_unknown_is_refused(name: object) -> None:
@@ -129,8 +147,10 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "cronsim", None)
     assert schedules.rule("@every 5m", "UTC") == Every(300 * SECOND)
     for spec in ("0 5 * * *", "@daily"):
-        with pytest.raises(UsageError, match=r"install litequeue-jobs\[cron\]"):
+        with pytest.raises(UsageError, match=r"install 'litequeue-jobs\[cron\]', or '\.\[cron\]' in a clone"):
             schedules.rule(spec, "UTC")
+    with pytest.raises(InvalidSpec, match="five fields"):
+        schedules.rule("every 5m", "UTC")
 
 
 @pytest.mark.parametrize(
