@@ -178,11 +178,14 @@ class Pauses:
 
     def holds(self, kind: str, scope: str) -> bool:
         """Tell whether jobs of this kind and scope are not to be leased."""
+        return any(True for _ in self.holding(kind, scope))
+
+    def holding(self, kind: str, scope: str) -> Iterator[tuple[str, str]]:
+        """Return which pauses hold jobs of this kind and scope: the filter of each, and its scope or `ALL_SCOPES`."""
         for name in (ALL_SCOPES, scope):
             paused = self.by_scope.get(name)
-            if paused and any(kind_filter in paused for kind_filter in filters_of(kind)):
-                return True
-        return False
+            if paused:
+                yield from ((kind_filter, name) for kind_filter in filters_of(kind) if kind_filter in paused)
 
     def holds_all(self, scope: str) -> bool:
         """Tell whether no job of this scope is to be leased, of whatever kind."""

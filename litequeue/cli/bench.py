@@ -19,7 +19,8 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Failure, Interrupted, Misuse
 from litequeue.cli.input import duration_option
 from litequeue.cli.jsonable import Json, dumps
-from litequeue.cli.output import NOTHING, plain, table, warn
+from litequeue.cli.layout import table
+from litequeue.cli.output import NOTHING, plain, warn
 from litequeue.cli.progress import progress
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target

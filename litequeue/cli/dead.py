@@ -17,8 +17,10 @@ from litequeue.cli.failures import Failure, Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, job_form, shown_form
-from litequeue.cli.listing import job_lines, listing_lines
-from litequeue.cli.output import one_line, plain, table, warn
+from litequeue.cli.layout import described
+from litequeue.cli.listing import listing_lines
+from litequeue.cli.output import one_line, plain, warn
+from litequeue.cli.showing import Seen, job_lines
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
 from litequeue.model import ANY, Scope, SpecialScope, storable_scope
@@ -26,7 +28,7 @@ from litequeue.sqlite.causes import Cause
 from litequeue.sqlite.walks import whole
 
 _ERROR_CHARS = 200
-"""Of the first line of an error, as a person reads it; they are told apart by the whole line."""
+"""Of the first line of an error, in a file or a pipe; they are told apart by the whole line."""
 _OF_KIND = "Only this kind, or every kind that begins so ('area:')."
 
 
@@ -103,14 +105,13 @@ def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
     Its error is under `last_error`, what led to it in its event log. A job that is not dead is an error, with status 1.
     """
     with target.queue() as queue:
-        job = queue.get(whole_id(queue, given))
-        dependencies = queue.dependencies(job.job_id)
-    if job.state is not JobState.DEAD:
-        raise Failure(f"job {job.job_id} is not dead: it is {job.state}")
+        seen = Seen.of(queue, whole_id(queue, given))
+    if seen.job.state is not JobState.DEAD:
+        raise Failure(f"job {seen.job.job_id} is not dead: it is {seen.job.state}")
     if as_json:
-        click.echo(dumps(shown_form(job, dependencies)))
+        click.echo(dumps(shown_form(seen.job, seen.dependencies)))
         return
-    for line in job_lines(job, dependencies, Times.now(utc=utc)):
+    for line in job_lines(seen, Times.now(utc=utc)):
         click.echo(line)
 
 
@@ -201,13 +202,18 @@ def _causes(queue: Queue, kind: str | None, scope: Scope | SpecialScope | None) 
 def _cause_lines(causes: Sequence[Cause], times: Times) -> Iterator[str]:
     if not causes:
         return
-    rows = [["JOBS", "KIND", "LAST", "LAST JOB", "ERROR"]]
-    for cause in causes:
-        error = one_line(cause.error)
-        shown = error if len(error) <= _ERROR_CHARS else f"{error[: _ERROR_CHARS - 1]}…"
-        last = times.distance(cause.last_finished_at)
-        rows.append([str(cause.jobs), plain(cause.kind), last, str(cause.last_job_id), shown])
-    yield from table(rows)
+    heading = ["JOBS", "KIND", "LAST", "LAST JOB"]
+    rows = [
+        [
+            str(cause.jobs),
+            plain(cause.kind),
+            times.distance(cause.last_finished_at),
+            str(cause.last_job_id),
+            one_line(cause.error),
+        ]
+        for cause in causes
+    ]
+    yield from described([[*heading, "ERROR"], *rows], [[*heading, ""], *rows], names=[1], most_chars=_ERROR_CHARS)
 
 
 def _form(cause: Cause) -> dict[str, Json]:

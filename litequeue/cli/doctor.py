@@ -9,7 +9,8 @@ from litequeue import Diagnosis
 from litequeue.cli.commands import Command
 from litequeue.cli.failures import Failure
 from litequeue.cli.jsonable import Json, dumps
-from litequeue.cli.output import count_of, plain, table
+from litequeue.cli.layout import table
+from litequeue.cli.output import count_of, plain
 from litequeue.cli.progress import progress
 from litequeue.cli.target import Target, pass_target
 

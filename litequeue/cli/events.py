@@ -14,7 +14,8 @@ from litequeue import Transition
 from litequeue.cli.commands import Command
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import columns, plain, scope_text, with_detail
+from litequeue.cli.layout import logged
+from litequeue.cli.output import plain, scope_text
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
@@ -100,9 +101,9 @@ class _Lines:
         colour = _COLOURS.get(transition)
         name = f"{transition:<{_TRANSITION_CHARS}}"
         shown = name if colour is None else click.style(name, fg=colour)
-        scope = f"  in {scope_text(one.scope)}" if self._with_scope else ""
-        line = f"{self._times.brief(at)}  {shown}  {one.job_id}  {plain(one.kind)}{scope}"
-        return with_detail(line, plain(detail), columns())
+        place = [f"in {scope_text(one.scope)}"] if self._with_scope else []
+        row = [[self._times.brief(at), shown, str(one.job_id), plain(one.kind), *place, plain(detail)]]
+        return "\n".join(logged(row, names=[3, 4] if place else [3]))
 
 
 def _follow(follower: Follower, lines: _Lines) -> None:

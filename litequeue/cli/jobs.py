@@ -20,8 +20,9 @@ from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
 from litequeue.cli.input import duration_option, kind_option, many_scopes, moment_option, scope_options
 from litequeue.cli.jsonable import dumps, job_form, shown_form
-from litequeue.cli.listing import job_lines, listing_lines, missing_of
+from litequeue.cli.listing import gone_of, listing_lines, missing_of
 from litequeue.cli.output import warn
+from litequeue.cli.showing import Seen, job_lines
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
 from litequeue.rules import Verb
@@ -77,11 +78,11 @@ def list_jobs(
     wanted = None if state is None else JobState[state.upper()]
     with target.queue() as queue:
         page = queue.list(wanted, kind, where, limit, None if after is None else queue.get(whole_id(queue, after)))
-        missing = {} if as_json else missing_of(queue, page)
+        missing, gone = ({}, set[int]()) if as_json else (missing_of(queue, page), gone_of(queue, page))
     if as_json:
         click.echo(dumps([job_form(job) for job in page]))
         return
-    for line in listing_lines(page, Times.now(utc=utc), with_scope=all_scopes, missing=missing):
+    for line in listing_lines(page, Times.now(utc=utc), with_scope=all_scopes, missing=missing, gone=gone):
         click.echo(line)
     if len(page) == limit:
         warn(f"there may be more: --after {page[-1].job_id}")
@@ -100,13 +101,11 @@ def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
     ID may be the beginning of an id that no other job has.
     """
     with target.queue() as queue:
-        job = queue.get(whole_id(queue, given))
-        dependencies = queue.dependencies(job.job_id)
-        reasons = queue.held_back(job.job_id)
+        seen = Seen.of(queue, whole_id(queue, given))
     if as_json:
-        click.echo(dumps(shown_form(job, dependencies)))
+        click.echo(dumps(shown_form(seen.job, seen.dependencies)))
         return
-    for line in job_lines(job, dependencies, Times.now(utc=utc), reasons):
+    for line in job_lines(seen, Times.now(utc=utc)):
         click.echo(line)
 
 

@@ -1,18 +1,16 @@
-"""What a person reads: lines and tables.
+"""What a person reads: texts, one by one.
 
-Owns: the layout and the colours of text, and the safety of it: characters that could steer a terminal are shown as
+Owns: the words and the colours of text, and the safety of it: characters that could steer a terminal are shown as
 escapes, whoever wrote them into a payload, a note or an error. Also the lines for what the library logs and warns of.
-Leaves out: JSON (`jsonable`) and times (`times`).
+Leaves out: JSON (`jsonable`), times (`times`), and how lines fit a terminal (`layout`).
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import os
-import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -33,6 +31,14 @@ COLOURS = {
     JobState.CANCELLED: "bright_black",
 }
 """What stands out in a listing; click shows it on a terminal only, and nowhere where NO_COLOR is set (`Root`)."""
+_SHORT_NAMES = {
+    JobState.COMPLETED: "done",
+    JobState.RETRYABLE: "retry",
+    JobState.SCHEDULED: "sched",
+    JobState.CANCELLED: "cancel",
+    JobState.WAITING: "wait",
+}
+"""Of states, as headings of a table that has so many of them that it would not fit."""
 _SHORT_CHARS = 80
 
 
@@ -48,45 +54,6 @@ def one_line(text: str) -> str:
     return plain(" ".join(line.strip() for line in text.splitlines()))
 
 
-def block(text: str, indent: int) -> str:
-    """Lay text of several lines out behind a label of so many characters."""
-    lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    return f"\n{' ' * indent}".join(plain(line.expandtabs(4)) for line in lines)
-
-
-def table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Line up columns; the last one is as long as it likes."""
-    widths = [max(map(width, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        yield "  ".join(cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=True)).rstrip()
-
-
-def fitted(text: str, most: int | None) -> str:
-    """Cut text that is longer than so many characters, if it is to be cut at all; it has no colours."""
-    return text if most is None or len(text) <= most else f"{text[: max(0, most - 1)]}…"
-
-
-def with_detail(line: str, detail: str, most: int | None) -> str:
-    """Put a detail behind a line, or below it where the two are longer than so many characters."""
-    if not detail:
-        return line.rstrip()
-    whole = f"{line}  {detail}"
-    return whole if most is None or width(whole) <= most else f"{line.rstrip()}\n    {detail}"
-
-
-def columns() -> int | None:
-    """Return how wide the terminal is that the result goes to; `None` where it goes elsewhere."""
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
-    except (AttributeError, OSError, ValueError):  # there is no such stream, or none that is a file
-        return None
-
-
-def width(line: str) -> int:
-    """Return how many characters a line shows: its colours take no room."""
-    return len(click.unstyle(line))
-
-
 def pretty(value: Json) -> str:
     """Write JSON for a person: short values on one line, longer ones indented."""
     short = json.dumps(value, ensure_ascii=False)
@@ -98,10 +65,15 @@ def utc(moment_us: int) -> str:
     return f"{_EPOCH + timedelta(microseconds=moment_us):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def state_text(state: JobState) -> str:
+def state_name(state: JobState, *, is_short: bool) -> str:
+    """Write a state, in a few letters or as options take it."""
+    return _SHORT_NAMES.get(state, state.name.lower()) if is_short else state.name.lower()
+
+
+def state_text(state: JobState, *, is_short: bool = False) -> str:
     """Write a state, in its colour where colours are shown."""
-    colour = COLOURS.get(state)
-    return state.name.lower() if colour is None else click.style(state.name.lower(), fg=colour)
+    colour, name = COLOURS.get(state), state_name(state, is_short=is_short)
+    return name if colour is None else click.style(name, fg=colour)
 
 
 def scope_text(scope: str | SpecialScope) -> str:

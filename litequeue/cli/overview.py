@@ -6,7 +6,7 @@ and times of the whole (`stats`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
@@ -15,7 +15,8 @@ from litequeue.arguments import matches
 from litequeue.cli.commands import Command
 from litequeue.cli.input import many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import NOTHING, plain, scope_text, state_text, table
+from litequeue.cli.layout import Rows, wide_or_narrow
+from litequeue.cli.output import NOTHING, plain, scope_text, state_text
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times
 from litequeue.model import ANY, Pause, Scope, Stats, storable_scope
@@ -50,10 +51,6 @@ def scopes(target: Target, *, as_json: bool) -> None:
     states = _states(stats.counts for stats in found.values())
     is_weighted = any(weight != 1 for _, _, weight, _ in rows)
     paused = [is_paused for *_, is_paused in rows]
-    heading = [
-        *("SCOPE", *map(state_text, states), "OLDEST READY"),
-        *([*(["WEIGHT"] if is_weighted else []), *(["PAUSED"] if any(paused) else [])]),
-    ]
     cells = [
         [
             scope_text(scope),
@@ -64,7 +61,8 @@ def scopes(target: Target, *, as_json: bool) -> None:
         ]
         for scope, stats, weight, is_paused in rows
     ]
-    for line in table([heading, *cells]) if cells else ():
+    more = [*(["WEIGHT"] if is_weighted else []), *(["PAUSED"] if any(paused) else [])]
+    for line in _lines("SCOPE", states, more, cells):
         click.echo(line)
 
 
@@ -114,9 +112,16 @@ def kinds(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
         ]
         for kind, counts in found.items()
     ]
-    heading = ["KIND", *map(state_text, states), "OLDEST READY", *(["PAUSED"] if any(paused.values()) else [])]
-    for line in table([heading, *rows]) if rows else ():
+    for line in _lines("KIND", states, ["PAUSED"] if any(paused.values()) else [], rows):
         click.echo(line)
+
+
+def _lines(name: str, states: Sequence[JobState], more: Sequence[str], rows: Rows) -> Iterator[str]:
+    """Return a heading and the rows; nothing when there is none."""
+    if rows:
+        wide = [name, *map(state_text, states), "OLDEST READY", *more]
+        narrow = [name, *(state_text(state, is_short=True) for state in states), "OLDEST", *more]
+        yield from wide_or_narrow([wide, *rows], [narrow, *rows], names=[0])
 
 
 def _pause_cell(is_paused: bool, all_paused: Iterable[bool]) -> list[str]:

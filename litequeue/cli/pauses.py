@@ -11,7 +11,8 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Misuse, nothing_to_do
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import plain, scope_text, table
+from litequeue.cli.layout import table
+from litequeue.cli.output import plain, scope_text
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
 from litequeue.model import ANY, Pause, Scope, SpecialScope
@@ -91,7 +92,7 @@ def pauses(target: Target, *, utc: bool, as_json: bool) -> None:
         return
     times = Times.now(utc=utc)
     rows = [(scope_text(pause.scope), plain(pause.kind or "(all)"), times.full(pause.since)) for pause in found]
-    for line in table([("SCOPE", "KIND", "SINCE"), *rows]) if rows else ():
+    for line in table([("SCOPE", "KIND", "SINCE"), *rows], names=(0, 1)) if rows else ():
         click.echo(line)
 
 

@@ -6,7 +6,7 @@ Owns: how a schedule is written for a person and as JSON. Leaves out: what a spe
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from functools import partial
@@ -18,13 +18,14 @@ from litequeue import Schedule, arguments, boundaries, run_schedules, schedules
 from litequeue.cli.commands import Group
 from litequeue.cli.input import duration_option, new_kind, one_scope, payload, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable, readable
-from litequeue.cli.output import NOTHING, plain, table, warn
+from litequeue.cli.layout import wide_or_narrow
+from litequeue.cli.output import plain, warn
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
+from litequeue.cli.times import Times, utc_option
 from litequeue.errors import ScheduleNotFound
 from litequeue.model import Misfire
 
-_HEADING = ("NAME", "SPEC", "ZONE", "KIND", "NEXT", "LAST", "FIRED", "SKIPPED")
 _MOST_SHOWN = 1000
 
 
@@ -102,16 +103,17 @@ def add(
     "ls",
     epilog="litequeue --db app.queue schedule ls --json",
 )
+@utc_option
 @click.option("--json", "as_json", is_flag=True, help="A JSON list; boundaries are ISO 8601, other times µs, UTC.")
 @pass_target
-def list_schedules(target: Target, *, as_json: bool) -> None:
-    """List schedules, by name. Times are UTC."""
+def list_schedules(target: Target, *, utc: bool, as_json: bool) -> None:
+    """List schedules, by name. Times are by the clock here, unless --utc is given."""
     with target.queue() as queue:
         found = queue.schedules()
     if as_json:
         click.echo(dumps([_form(one) for one in found]))
         return
-    for line in table([_HEADING, *map(_cells, found)]) if found else ():
+    for line in _lines(found, Times.now(utc=utc)):
         click.echo(line)
 
 
@@ -225,11 +227,22 @@ def _form(one: Schedule) -> dict[str, Json]:
     return form
 
 
-def _cells(one: Schedule) -> tuple[str, ...]:
-    upcoming = "paused" if one.is_paused else _moment(one.boundary)
-    last = NOTHING if one.last_boundary is None else _moment(one.last_boundary)
-    names = (plain(text) for text in (one.name, one.spec, one.timezone, one.kind))
-    return (*names, upcoming, last, str(one.fired), str(one.skipped))
+def _lines(found: Sequence[Schedule], times: Times) -> Iterator[str]:
+    """Return a heading and a line for each; nothing when there is none. A narrow terminal has how far times are."""
+    if not found:
+        return
+    forms: list[list[list[str]]] = []
+    for zone, text in ((times.zone, times.short), ("", times.distance)):
+        heading = ["NAME", "SPEC", "ZONE", "KIND", f"NEXT{zone}", f"LAST{zone}", "FIRED", "SKIPPED"]
+        forms.append([heading, *(_cells(one, text) for one in found)])
+    yield from wide_or_narrow(*forms, names=[0, 1, 2, 3])
+
+
+def _cells(one: Schedule, text: Callable[[int | None], str]) -> list[str]:
+    upcoming = "paused" if one.is_paused else text(arguments.moment_us("boundary", one.boundary))
+    last = None if one.last_boundary is None else arguments.moment_us("boundary", one.last_boundary)
+    names = map(plain, (one.name, one.spec, one.timezone, one.kind))
+    return [*names, upcoming, text(last), str(one.fired), str(one.skipped)]
 
 
 def _moment(moment: datetime) -> str:

@@ -15,7 +15,8 @@ from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse
 from litequeue.cli.input import kind_option, number, one_scope, seconds
 from litequeue.cli.jsonable import Json, dumps, jsonable
-from litequeue.cli.output import plain, scope_text, setting_text, table
+from litequeue.cli.layout import table
+from litequeue.cli.output import plain, scope_text, setting_text
 from litequeue.cli.target import Target, pass_target
 from litequeue.model import ANY, Scope, SpecialScope
 from litequeue.settings import SPECS, Value, check_name

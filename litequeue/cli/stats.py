@@ -9,7 +9,8 @@ import click
 from litequeue.cli.commands import Command
 from litequeue.cli.input import many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, stats_form
-from litequeue.cli.output import plain, scope_text, state_text, table
+from litequeue.cli.layout import table, wide_or_narrow
+from litequeue.cli.output import plain, scope_text, state_text
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
 from litequeue.model import ANY, Stats
@@ -55,7 +56,7 @@ def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
         for line in _lines(one, name, times):
             click.echo(line)
         if path in others:
-            click.echo("\nThere are jobs in other scopes: `scopes` lists them, --all-scopes counts them here.")
+            click.echo("\nThere are jobs in other scopes, too: see `scopes`, or give --all-scopes.")
 
 
 def _lines(stats: Stats, scope: str, times: Times) -> Iterator[str]:
@@ -73,12 +74,8 @@ def _lines(stats: Stats, scope: str, times: Times) -> Iterator[str]:
     if stats.by_kind:
         yield ""
         states = [state for state in stats.counts if stats.counts[state]]
-        yield from table(
-            [
-                ["KIND", *(state.name for state in states)],
-                *(
-                    [plain(kind), *(str(counts.get(state, 0)) for state in states)]
-                    for kind, counts in stats.by_kind.items()
-                ),
-            ]
-        )
+        rows = [
+            [plain(kind), *(str(counts.get(state, 0)) for state in states)] for kind, counts in stats.by_kind.items()
+        ]
+        headings = [["KIND", *(state_text(state, is_short=short) for state in states)] for short in (False, True)]
+        yield from wide_or_narrow(*([heading, *rows] for heading in headings), names=[0])

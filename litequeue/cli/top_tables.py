@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from litequeue.cli.output import COLOURS, NOTHING, count_of, one_line, plain, scope_text
+from litequeue.cli.output import COLOURS, NOTHING, count_of, one_line, plain, scope_text, state_name
 from litequeue.cli.times import Times
 from litequeue.cli.top_text import count_text, rate_text, size_text, span_text
 from litequeue.metrics.of_file import QUANTILES
@@ -32,14 +32,6 @@ from litequeue.top.watch import MOST_RUNNING
 _ID_CHARS = 18
 """Of an id, where there is not: its time, and some bits by chance."""
 _BAR_CHARS = 10
-_SHORT_NAMES = {
-    JobState.COMPLETED: "done",
-    JobState.RETRYABLE: "retry",
-    JobState.SCHEDULED: "sched",
-    JobState.CANCELLED: "cancel",
-    JobState.WAITING: "wait",
-}
-"""Of states, for a table that has so many of them that it would not fit."""
 _ACTIVE = (JobState.PENDING, JobState.LEASED, JobState.RETRYABLE, JobState.DEAD)
 _ALWAYS = (*_ACTIVE, JobState.COMPLETED)
 """These states have columns of their own, whether any job is in them or not; so columns seldom come and go."""
@@ -250,8 +242,7 @@ def _name(name: str, shown: int, total: int, most: int | None = None) -> str:
 
 
 def _state(state: JobState, *, is_short: bool) -> Text:
-    name = _SHORT_NAMES.get(state, state.name.lower()) if is_short else state.name.lower()
-    return Text(name, COLOURS.get(state, ""))
+    return Text(state_name(state, is_short=is_short), COLOURS.get(state, ""))
 
 
 def _count(count: int) -> Text:

@@ -8,7 +8,8 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Misuse
 from litequeue.cli.input import one_scope, scope_options
 from litequeue.cli.jsonable import dumps, jsonable
-from litequeue.cli.output import scope_text, table
+from litequeue.cli.layout import table
+from litequeue.cli.output import scope_text
 from litequeue.cli.target import Target, pass_target
 
 

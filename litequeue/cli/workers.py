@@ -12,14 +12,20 @@ import click
 
 from litequeue.cli.commands import Command
 from litequeue.cli.jsonable import Json, dumps, jsonable
+from litequeue.cli.layout import cut, table
 from litequeue.cli.listing import how_far
-from litequeue.cli.output import NOTHING, columns, fitted, one_line, plain, scope_text, table
+from litequeue.cli.output import NOTHING, one_line, plain, scope_text
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times
 from litequeue.model import Scope
 from litequeue.sqlite.attending import RunningJob, WorkerInfo
 
 _SHOWN_JOBS = 10
+_HEADING = ("HOLDER", "PID", "HOST", "SINCE", "STATE", "RUNNING", "KINDS")
+_HOST, _KINDS = 2, 6
+_KIND = 1
+_LEAST_TOLD = 16
+"""As much of what a job tells of itself has room before its kind has: how far it is."""
 _LIVES = {True: "alive", False: click.style("dead", fg="red"), None: "unknown"}
 
 
@@ -52,32 +58,29 @@ def _lines(found: Sequence[WorkerInfo], times: Times, home: Scope) -> Iterator[s
     """Return a heading, and for each worker a line and one for each of its first jobs; nothing when there is none."""
     if not found:
         return
-    heading, *rows = table(
-        [
-            ["HOLDER", "PID", "HOST", "SINCE", "STATE", "RUNNING", "KINDS"],
-            *(
-                [
-                    str(worker.holder),
-                    str(worker.pid),
-                    plain(worker.host),
-                    times.distance(worker.since),
-                    _LIVES[worker.is_alive],
-                    f"{worker.running:,}",
-                    plain(", ".join(worker.kinds)) or NOTHING,
-                ]
-                for worker in found
-            ),
-        ]
-    )
+    heading, *rows = table([_HEADING, *(_cells(worker, times) for worker in found)], names=[_HOST, _KINDS])
     shown = [worker.jobs[:_SHOWN_JOBS] for worker in found]
-    jobs = table([_job_cells(job, times, home) for of_worker in shown for job in of_worker])
+    rows_of_jobs = [_job_cells(job, times, home) for of_worker in shown for job in of_worker]
+    jobs = table(rows_of_jobs, names=[_KIND], least_last=_LEAST_TOLD)
     yield heading
     for worker, row, of_worker in zip(found, rows, shown, strict=True):
         yield row
         for _ in of_worker:
-            yield fitted(next(jobs), columns())
+            yield cut(next(jobs))
         if worker.running > len(of_worker):
             yield f"  and {worker.running - len(of_worker):,} more"
+
+
+def _cells(worker: WorkerInfo, times: Times) -> list[str]:
+    return [
+        str(worker.holder),
+        str(worker.pid),
+        plain(worker.host),
+        times.distance(worker.since),
+        _LIVES[worker.is_alive],
+        f"{worker.running:,}",
+        plain(", ".join(worker.kinds)) or NOTHING,
+    ]
 
 
 def _job_cells(job: RunningJob, times: Times, home: Scope) -> list[str]:

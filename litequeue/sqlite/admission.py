@@ -45,8 +45,8 @@ class Admission:
     def objections(self, kind: str, scope: str) -> Iterator[str]:
         """Say, in a line each, what keeps one more job of this kind from being leased in this scope."""
         settings = self._reader.settings
-        if settings.pauses.holds(kind, scope):
-            yield "paused"
+        for name, place in settings.pauses.holding(kind, scope):
+            yield f"paused ({name or 'all kinds'} in {'all scopes' if place == ALL_SCOPES else 'its scope'})"
         for pool in settings.limits.pools(kind, scope):
             if not self._places(pool):
                 within = "" if pool.scope == ALL_SCOPES else " in its scope"

@@ -153,6 +153,16 @@ def cli(db: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 
 @pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Give what makes the command take its output for a terminal of so many columns."""
+
+    def of(columns: int) -> None:
+        monkeypatch.setattr("litequeue.cli.layout.columns", lambda: columns)
+
+    return of
+
+
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give the current folder; what is imported from it is forgotten."""
     monkeypatch.chdir(tmp_path)

@@ -52,7 +52,7 @@ def test_show_tells_what_a_job_waits_for_and_what_waits_for_it(cli: Cli, queue: 
     assert lease is not None
     lease.complete()
     lines = cli.done("jobs", "show", str(child)).splitlines()
-    assert "parents           12: 1 completed, 0 dead, 0 cancelled, 11 missing" in lines
+    assert "parents           12: 1 completed, 0 dead, 0 cancelled, 11 not ended" in lines
     assert any(line.startswith("waits_for") and str(min(parents[1:])) in line for line in lines)
     assert any(line.strip() == "and 1 more" for line in lines)
     assert f"children          {child}" in cli.done("jobs", "show", str(parents[1])).splitlines()

@@ -129,7 +129,10 @@ def test_a_job_that_is_held_back_says_by_what(cli: Cli, queue: Queue) -> None:
     assert in_scope == "concurrency 1 of all kinds in its scope is reached"
     assert rate.startswith("rate 1/1000s of mail:send is used up, the next may go in ")
     queue.pause("mail:")
-    assert held_back(cli, second)[0] == "paused"
+    assert held_back(cli, second)[0] == "paused (mail: in all scopes)"
+    queue.pause(scope="default")
+    assert held_back(cli, second)[1] == "paused (all kinds in its scope)"
+    queue.resume(scope="default")
     lease.complete()
     assert [line.split()[0] for line in held_back(cli, second)] == ["paused", "rate"]
     queue.resume("mail:")
@@ -140,7 +143,7 @@ def test_a_job_that_is_held_back_says_by_what(cli: Cli, queue: Queue) -> None:
 @pytest.mark.usefixtures("filled")
 def test_stats_of_one_scope_say_that_there_are_others(cli: Cli, queue: Queue) -> None:
     """In a line at the end; not where all are counted, or there is no other (issue 8)."""
-    hint = "There are jobs in other scopes: `scopes` lists them, --all-scopes counts them here."
+    hint = "There are jobs in other scopes, too: see `scopes`, or give --all-scopes."
     assert cli.done("stats").splitlines()[-1] == cli.done("stats", "--system").splitlines()[-1] == hint
     assert hint not in cli.done("stats", "--all-scopes")
     for job in queue.list(scope=ANY):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from pathlib import Path
@@ -35,11 +36,15 @@ def test_schedules_are_listed(cli: Cli, queue: Queue) -> None:
     made = queue.schedule("tick", "@every 5m", "work", b"\x00", scope=SYSTEM)
     queue.schedule("daily", "@daily", "report", timezone="Europe/Berlin")
     queue.pause_schedule("daily")
-    heading, daily, tick = cli.done("schedule", "ls").splitlines()
-    assert heading.split() == ["NAME", "SPEC", "ZONE", "KIND", "NEXT", "LAST", "FIRED", "SKIPPED"]
+    heading, daily, tick = cli.done("schedule", "ls", "--utc").splitlines()
+    columns = ["NAME", "SPEC", "ZONE", "KIND", "NEXT (UTC)", "LAST (UTC)", "FIRED", "SKIPPED"]
+    assert re.split(r" {2,}", heading) == columns
     assert daily.split() == ["daily", "@daily", "Europe/Berlin", "report", "paused", "-", "0", "0"]
-    moment = f"{made.boundary.replace(tzinfo=None).isoformat()}Z"
-    assert tick.split() == ["tick", "@every", "5m", "UTC", "work", moment, "-", "0", "0"]
+    moment = f"{made.boundary:%Y-%m-%d %H:%M:%S}"
+    assert tick.split() == ["tick", "@every", "5m", "UTC", "work", *moment.split(), "-", "0", "0"]
+    here = f"{made.boundary.astimezone():%Y-%m-%d %H:%M:%S}"
+    heading, _, tick = cli.done("schedule", "ls").splitlines()
+    assert ("(UTC)" not in heading, here in tick) == (True, True)
     told = cli.json("schedule", "ls")
     assert isinstance(told, list)
     assert told[1] == {

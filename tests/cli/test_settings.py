@@ -172,7 +172,7 @@ def test_stats_count_by_state_and_kind(cli: Cli, queue: Queue) -> None:
     assert lines[0] == ["scope", "default"]
     for line in (["pending", "1"], ["scheduled", "1"], ["dead", "0"], ["total", "2"]):
         assert line in lines
-    assert "\nKIND       PENDING  SCHEDULED\nmail:send  1        1\n" in out
+    assert "\nKIND       pending  scheduled\nmail:send  1        1\n" in out
     assert "total            3\n" in cli.done("stats", "--all-scopes")
     assert cli.done("stats", "--scope", "acme").startswith("scope            acme\n")
     assert cli.done("stats", "--system").startswith("scope            (system)\n")

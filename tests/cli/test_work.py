@@ -194,7 +194,7 @@ def test_a_running_job_shows_how_far_it_is(
     assert processes.next_line(process) == "running"
     shown = processes.run("jobs", "show", job_id, "--utc").out
     fields = dict(line.split(None, 1) for line in shown.splitlines() if not line.startswith(" ") and " " in line)
-    assert (fields["state"], fields["progress"], fields["note"]) == ("leased", "0.5", "six of twelve")
+    assert (fields["state"], fields["progress"], fields["note"]) == ("leased", "50%", "six of twelve")
     assert (fields["checkpoints"], fields["continuation"]) == ("2", '{"$bytes": "cGFnZSA2"}')
     events = re.findall(r"^  \S+ \S+Z \([^)]*\) +(\w+) *(.*)$", shown, re.MULTILINE)
     assert [name for name, _ in events] == ["enqueued", "leased", "note", "checkpoint"]
