@@ -61,6 +61,17 @@ def elided(name: str, most: int) -> str:
     return f"{name[: most - 1 - tail]}…{name[-tail:]}"
 
 
+def narrowed(widths: Sequence[int], names: Sequence[int], over: int) -> list[int]:
+    """Return the widths of columns after so many characters are taken from those of names, each from the widest one."""
+    left = list(widths)
+    for _ in range(over):
+        widest = max(names, key=left.__getitem__)
+        if left[widest] <= _LEAST:
+            break
+        left[widest] -= 1
+    return left
+
+
 def table(rows: Rows, *, names: Sequence[int] = (), gap: int = GAP, least_last: int | None = None) -> Iterator[str]:
     """Line up columns; the last one is as long as it likes.
 
@@ -71,7 +82,7 @@ def table(rows: Rows, *, names: Sequence[int] = (), gap: int = GAP, least_last: 
     most = columns()
     if most is not None and names:
         last = widths[-1] if least_last is None else min(widths[-1], least_last)
-        widths = _narrowed(widths, names, sum(widths[:-1]) + last + gap * (len(widths) - 1) - most)
+        widths = narrowed(widths, names, sum(widths[:-1]) + last + gap * (len(widths) - 1) - most)
         rows = [[elided(cell, widths[at]) if at in names else cell for at, cell in enumerate(row)] for row in rows]
     for row in rows:
         padded = (cell + " " * (most - width(cell)) for cell, most in zip(row, widths, strict=True))
@@ -141,14 +152,3 @@ def _broken(text: str, room: int | None) -> Iterator[str]:
             yield shown
         else:
             yield from textwrap.wrap(shown, room, expand_tabs=False, replace_whitespace=False, break_on_hyphens=False)
-
-
-def _narrowed(widths: Sequence[int], names: Sequence[int], over: int) -> list[int]:
-    """Take so many characters away, each from the widest of the columns that may lose any."""
-    left = list(widths)
-    for _ in range(over):
-        widest = max(names, key=left.__getitem__)
-        if left[widest] <= _LEAST:
-            break
-        left[widest] -= 1
-    return left

@@ -27,7 +27,7 @@ from litequeue.top import FileFigures, OutOfReach
 MOST_ROWS = 20
 """Of each table, where the height sets no bound."""
 _WIDE = 120
-"""From so many columns on there is room for whole ids and for notes."""
+"""From so many columns on there is room for notes and longer bars."""
 _OLD_S = 1.0
 """What is older is said to be."""
 
@@ -142,22 +142,22 @@ def _sections(frame: Frame, there: Sequence[FileFigures], names: Mapping[str, st
     with_file, is_wide = len(frame.files) > 1, width >= _WIDE
 
     def files(rows: int) -> Table:
-        return tables.files(there, rows, names, now_us, is_wide=is_wide)
+        return tables.files(there, rows, names, now_us, width, is_wide=is_wide)
 
     def latency(rows: int) -> Table:
-        return tables.latency(done, rows)
+        return tables.latency(done, rows, width)
 
     def by_kind(rows: int) -> Table:
-        return tables.jobs("KIND", kinds, rows, now_us, with_age=True, with_file=with_file)
+        return tables.jobs("KIND", kinds, rows, now_us, width, with_age=True, with_file=with_file)
 
     def by_scope(rows: int) -> Table:
-        return tables.jobs("SCOPE", scopes, rows, now_us, with_age=False, with_file=with_file)
+        return tables.jobs("SCOPE", scopes, rows, now_us, width, with_age=False, with_file=with_file)
 
     def leased(rows: int) -> Table:
-        return tables.running_jobs(running, rows, now_us, is_wide=is_wide, with_file=with_file)
+        return tables.running_jobs(running, rows, now_us, width, is_wide=is_wide, with_file=with_file)
 
     def dead(rows: int) -> Table:
-        return tables.causes_of_death(causes, rows, frame.times, with_file=with_file)
+        return tables.causes_of_death(causes, rows, frame.times, width, with_file=with_file)
 
     return [
         _Section("FILE", len(there), files),

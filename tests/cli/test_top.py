@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import select
@@ -155,12 +156,32 @@ def test_every_figure_stands_in_its_row() -> None:
     assert cells(shown, "SCOPE") == "SCOPE pending leased completed retryable dead"
     assert cells(shown, "acme") == "acme - - - - 2"
     assert cells(shown, "(system)") == "(system) 1 - - - -"
-    assert row(shown, "0190a0c5-7b5e-7000  ingest  1 min").endswith("10%  bench (host:17)")
-    assert row(shown, "0190a0c5-7b5e-7000  ingest   50 s").endswith("20%  host:17")
+    assert re.fullmatch(rf"{JOB_ID}  ingest  1 min  .{{4}}  10%  bench \(host:17\)", row(shown, str(JOB_ID)))
+    assert row(shown, str(UUID(int=JOB_ID.int + 1))).endswith("  ingest   50 s  ╸     20%  host:17")
     assert cells(shown, "7 DEAD") == "7 DEAD KIND LAST ERROR"
 
 
-def test_a_wide_frame_has_whole_ids_and_notes() -> None:
+@pytest.mark.parametrize("width", [80, 140])
+@pytest.mark.parametrize("files", [1, 2])
+def test_ids_are_whole_and_kinds_give_way(width: int, files: int) -> None:
+    """Jobs of one `enqueue_many` differ at the end of their ids only; of a kind both ends stay (issue 8)."""
+    long = [
+        Running(dataclasses.replace(one.job, kind="ingest:invoices:extract-tables-from-scanned-pages"), 17, "host")
+        for one in map(run, range(3))
+    ]
+    there = [
+        dataclasses.replace(figures(f"/srv/{n}.queue", kinds=0, causes=0), running=Kept(long, 0)) for n in range(files)
+    ]
+    shown = lines(*there, width=width)
+    (heading,) = [line for line in shown if " KIND  " in line]
+    assert ("HELD BY" in heading) == (width > 80 or files == 1)
+    for one in long:
+        found = [line for line in shown if str(one.job.job_id) in line]
+        assert len(found) == files
+        assert all(re.search(r"  ing\S*…\S*ges  ", line) for line in found)
+
+
+def test_a_wide_frame_has_notes() -> None:
     """What a wider terminal has room for, and no character that steers it."""
     shown = lines(figures(), width=140)
     assert row(shown, str(JOB_ID)).endswith(r"page 0\u202e")
@@ -187,7 +208,7 @@ def test_several_files_are_one_view_that_names_each() -> None:
     assert shown[1] == "mail.queue: the file has gone"
     assert shown[2] == "b/app.queue: 1 lease lapsed, not taken back yet"
     assert re.search("^FILE +KIND .* OLDEST$", "\n".join(shown), re.MULTILINE)
-    assert [line.split()[0] for line in shown if " area:" in line] == ["a/app.que…", "b/app.que…"]
+    assert [line.split()[0] for line in shown if " area:" in line] == ["a/app…ueue", "b/app…ueue"]
     assert row(shown, "LATENCY").startswith("LATENCY OF 200 JOBS")
 
 
