@@ -40,7 +40,7 @@ from litequeue.cli.workers import workers
 
 @click.group(
     cls=Root,
-    context_settings={"max_content_width": 100},
+    context_settings={"max_content_width": 100, "help_option_names": ["-h", "--help"]},
     epilog="""
 litequeue --db app.queue enqueue mail:send '{"to": "a@example.org"}'
 LITEQUEUE_DB=app.queue litequeue stats

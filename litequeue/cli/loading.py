@@ -21,7 +21,7 @@ import click
 from litequeue.cli.failures import Failure, Misuse
 from litequeue.cli.output import plain
 from litequeue.worker import errortext
-from litequeue.worker.handlers import AnyTask, Handling, fits, is_async
+from litequeue.worker.handlers import AnyTask, Handler, Handling, fits, is_async
 
 T = TypeVar("T")
 
@@ -68,8 +68,22 @@ def _imported(name: str) -> ModuleType:
 def _attribute(of: object, part: str, at: str) -> object:
     found = _of_user(f"asking {at!r} for {part!r}", lambda: getattr(of, part, _MISSING))
     if found is _MISSING:
-        raise Misuse(f"{at!r} has no {part!r}")
+        raise Misuse(f"{at!r} has no {part!r}{_fitting_in(of)}")
     return found
+
+
+def _fitting_in(thing: object) -> str:
+    """Name what there is in a module, or in an object, that could have been meant."""
+    names = [
+        repr(name)
+        for name, value in getattr(thing, "__dict__", {}).items()
+        if not name.startswith("_") and isinstance(value, Mapping) and value and all(map(_may_handle, value.values()))
+    ]
+    return f"; it has {', '.join(names)}" if names else ""
+
+
+def _may_handle(thing: object) -> bool:
+    return callable(thing) or isinstance(thing, (AnyTask, Handler))
 
 
 def _made(name: str, factory: object) -> Mapping[str, Handling]:

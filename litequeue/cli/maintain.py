@@ -117,8 +117,15 @@ def report_of(record: logging.LogRecord) -> str | None:
 
 
 def _text(report: MaintenanceReport) -> str:
-    counts = {name: count for name, count in report.as_dict().items() if name not in _OF_THE_FILE}
-    done = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items())
-    held = f", which a reader has held for {report.wal_held_s:,} s" if report.wal_held_s else ""
-    log = f"{count_of(report.wal_pages, 'page')} left in the write-ahead log of {report.wal_bytes:,} bytes{held}"
-    return f"{done}; {report.freed_bytes:,} bytes given back; {log}"
+    """Say what was done and what is left; of what is nothing, nothing is said."""
+    counts = {name: count for name, count in report.as_dict().items() if count and name not in _OF_THE_FILE}
+    parts = [", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts.items())]
+    if report.freed_bytes:
+        parts.append(f"{report.freed_bytes:,} bytes given back")
+    if not report:
+        parts.append("nothing was due")
+    if report.wal_pages:
+        held = f", which a reader has held for {report.wal_held_s:,} s" if report.wal_held_s else ""
+        pages = count_of(report.wal_pages, "page")
+        parts.append(f"{pages} left in the write-ahead log of {report.wal_bytes:,} bytes{held}")
+    return "; ".join(part for part in parts if part)

@@ -159,8 +159,6 @@ class _Stopping:
     def __call__(self) -> None:
         self.times += 1
         self._worker.stop()
-        if self.times == 1:
-            _log.info("told to stop; once more, and what still runs is given back at once")
 
 
 class _Line:

@@ -34,7 +34,7 @@ from litequeue.errors import (
 from litequeue.lease import Lease
 from litequeue.queue import Queue
 from litequeue.settlement import Exchange, Failed, Released, Settlement
-from litequeue.worker.events import EventName, Events
+from litequeue.worker.events import EventName, Events, stopping
 from litequeue.worker.heartbeat import Heartbeat
 from litequeue.worker.in_hand import InHand
 from litequeue.worker.outcomes import unstorable
@@ -373,11 +373,10 @@ class Dispatcher:
         """Begin to drain, and when that takes too long, tell what runs to stop; each once."""
         if self._drain_until == math.inf:
             self._drain_until = now + self._plan.drain_timeout_s
-            if hand:
-                _log.info("draining: %d jobs are in hand", len(hand))
             for run in hand.take_unbegun():
                 run.settlement = Released(run.lease, delay=max(0.0, run.starts_at - now))
                 self._again(run)
+            _log.info(stopping(sum(run.settlement is None for run in hand), self._plan.drain_timeout_s))
         if self._unwind_until == math.inf and (self._stops > 1 or now >= self._drain_until):
             self._unwind_until = now + _UNWIND_S
             for run in hand:

@@ -41,8 +41,8 @@ LEVELS: dict[EventName, int] = {
     "completed": logging.INFO,
     "failed": logging.WARNING,
     "retried": logging.WARNING,
-    "dead": logging.INFO,  # the queue itself warns of every job that dies
-    "discarded": logging.INFO,
+    "dead": logging.DEBUG,  # the queue itself warns of every job that dies, and once is enough
+    "discarded": logging.DEBUG,
     "snoozed": logging.INFO,
     "released": logging.INFO,
     "settled": logging.INFO,
@@ -180,6 +180,16 @@ class Events:
             if type(exc) not in self._told:
                 self._told.add(type(exc))
                 _log.exception("on_event failed at %r; a failure of this sort is not told again", event)
+
+
+def stopping(running: int, drain_timeout_s: float) -> str:
+    """Return what is logged of a worker that has been told to stop while so many handlers run."""
+    if not running:
+        return "stopping"
+    jobs = "1 job" if running == 1 else f"{running:,} jobs"
+    them = "it" if running == 1 else "them"
+    again = f"told again (Ctrl-C, SIGTERM or stop), it gives {them} back at once"
+    return f"stopping: {jobs} may run on for up to {drain_timeout_s:g} s; {again}"
 
 
 def ending(settlement: Settlement | None) -> tuple[EventName, str]:

@@ -37,7 +37,7 @@ from litequeue.worker import signals
 from litequeue.worker.child import EXIT_LOST, Begun, Broken, Ended, Imports, Ready, serve
 from litequeue.worker.child_log import Logged
 from litequeue.worker.dispatcher import COUNTED, GRAVE, GRAVE_S, INSIST_S, MOST_STOPS, PASSING, Ending
-from litequeue.worker.events import Events, WorkerEvent
+from litequeue.worker.events import Events, WorkerEvent, stopping
 from litequeue.worker.process import Child
 from litequeue.worker.run import Plan
 
@@ -283,7 +283,7 @@ class Supervisor:
     def _drain(self, spokesman: Queue, now: float) -> None:
         if self._drain_until == math.inf:
             self._drain_until = now + self._plan.drain_timeout_s
-            _log.info("draining: %d jobs are running", self.running)
+            _log.info(stopping(self.running, self._plan.drain_timeout_s))
         for child in self._children:
             if not child.is_draining:
                 child.drain()

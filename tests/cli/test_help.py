@@ -50,6 +50,7 @@ ALL = [" ".join(words) for words in commands(command)]
 def help_of(words: str) -> str:
     """Return the help of a command."""
     result = CliRunner().invoke(command, [*words.split(), "--help"])
+    assert CliRunner().invoke(command, [*words.split(), "-h"]).stdout == result.stdout
     assert result.exit_code == 0
     return result.stdout
 

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Processes
     from tests.conftest import MakeQueue
 
-COUNTS = r"reaped (\d+), promoted (\d+), expired (\d+), told (\d+), pruned (\d+), pulled in (\d+), fired \d+"
-REPORT = COUNTS + r"; [\d,]+ bytes given back; (\d+) pages? left in the write-ahead log of [\d,]+ bytes"
+LEFT = r"(; \d+ pages? left in the write-ahead log of [\d,]+ bytes)?"
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the signals and locks here are POSIX")
 
@@ -44,9 +44,11 @@ def test_a_report_tells_what_went_back_to_the_disk_and_who_holds_the_log() -> No
     """The bytes given back, and for how long a reader has kept the log from being copied back (V11)."""
     report = MaintenanceReport(0, 0, 0, 4, 9, 0, 2, 3_000_000, wal_pages=12, wal_bytes=70_000, wal_held_s=1_234)
     assert _text(report) == (
-        "reaped 0, promoted 0, expired 0, told 4, pruned 9, pulled in 0, fired 2; 3,000,000 bytes given back; "
+        "told 4, pruned 9, fired 2; 3,000,000 bytes given back; "
         "12 pages left in the write-ahead log of 70,000 bytes, which a reader has held for 1,234 s"
     )
+    assert _text(replace(report, told=0, pruned=0, fired=0, wal_pages=0)) == "3,000,000 bytes given back"
+    assert _text(MaintenanceReport(*[0] * 11)) == "nothing was due"
 
 
 def test_once_does_one_pass_and_prints_its_report(cli: Cli, past: Queue, crash: Callable[[Queue], None]) -> None:
@@ -62,15 +64,13 @@ def test_once_does_one_pass_and_prints_its_report(cli: Cli, past: Queue, crash: 
     outcome = cli("maintain", "--once")
     assert outcome.status == 0
     assert outcome.only_complaint() == f"job {late} (work) is dead: expired"
-    report = re.fullmatch(REPORT, outcome.out.strip())
-    assert report is not None
-    assert report.groups()[:5] == ("1", "1", "1", "0", "1")
+    assert re.fullmatch(f"reaped 1, promoted 1, expired 1, pruned 1{LEFT}", outcome.out.strip())
     states = {line.split()[0]: line.split()[1] for line in cli.done("jobs", "ls").splitlines()[1:]}
     assert states == {str(held): "retryable", str(due): "pending", str(late): "dead"}
     assert str(finished) not in states
     again = cli("maintain", "--once")
     assert (again.status, again.err) == (3, "")
-    assert re.fullmatch(REPORT, again.out.strip())
+    assert re.fullmatch(f"nothing was due{LEFT}", again.out.strip())
 
 
 def test_a_dead_letter_is_a_warning_on_standard_error(cli: Cli, past: Queue, crash: Callable[[Queue], None]) -> None:
@@ -130,9 +130,7 @@ def test_a_signal_ends_it_cleanly_at_once(processes: Processes, past: Queue, num
     line = processes.next_line(process)
     moment, _, report = line.partition(" ")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", moment)
-    found = re.fullmatch(REPORT, report)
-    assert found is not None
-    assert found.groups()[:5] == ("0", "1", "0", "0", "0")
+    assert re.fullmatch(f"promoted 1{LEFT}", report)
     assert past.get(job_id).state is JobState.PENDING
     process.send_signal(number)
     outcome = processes.outcome(process)

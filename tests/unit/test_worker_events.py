@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import SYSTEM, Lease, UsageError, WorkerEvent
+from litequeue import SYSTEM, Discard, Handler, Lease, UsageError, Worker, WorkerEvent
 from litequeue.settlement import Completed, Failed, Released
 from litequeue.worker.events import LEVELS, Events
 from litequeue.worker.outcomes import Discarded, Snoozed
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from litequeue import Queue
     from litequeue.settlement import Settlement
+    from litequeue.worker.handlers import Handling
 
 
 @pytest.fixture
@@ -106,6 +107,24 @@ def test_what_went_wrong_is_louder_than_what_went_well(lease: Lease, caplog: pyt
     assert {name for name, level in LEVELS.items() if level >= logging.WARNING} == {
         *("failed", "retried", "lost", "timed_out"),
     }
+
+
+def test_a_death_is_one_line_of_a_log(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
+    """The queue's own warning; the worker's record is for debugging, so that none is told twice (issue 8)."""
+    gone, given_up = queue.enqueue("gone").job_id, queue.enqueue("given:up").job_id
+
+    def fail(_lease: Lease) -> None:
+        raise ValueError("no")
+
+    def give_up(_lease: Lease) -> None:
+        raise Discard("no")
+
+    handlers: dict[str, Handling] = {"gone": Handler(fail, permanent=ValueError), "given:up": give_up}
+    with caplog.at_level(logging.INFO, logger="litequeue"):
+        Worker(queue, handlers, until_empty=True, maintenance=False).run()
+    assert sorted(record.getMessage() for record in caplog.records if record.name.startswith("litequeue")) == sorted(
+        [f"job {gone} (gone) is dead: ValueError: no", f"job {given_up} (given:up) is dead: no"]
+    )
 
 
 def test_the_system_scope_is_text_in_the_log(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
