@@ -7,13 +7,15 @@ they died of (`sqlite.causes`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import click
 
 from litequeue import Job, JobState, Queue
 from litequeue.cli.acting import Which, act, older_than_option, purge_many, which_jobs, yes_option
+from litequeue.cli.asides import remarks, tell
 from litequeue.cli.commands import Group
-from litequeue.cli.failures import Failure, Misuse
+from litequeue.cli.failures import Failure, Misuse, fail_quietly
 from litequeue.cli.ids import GivenId, given_id, whole_id
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, job_form, shown_form
@@ -66,30 +68,52 @@ def list_dead(
     """List dead letters, or with --by-error what they have died of.
 
     Errors are the same when their first lines are; to count them every dead letter is read, and --limit counts lines.
-    When --db is given several times, before the command, all these files are listed, up to --limit of each.
+    When --db is given several times, before the command, all these files are listed, up to --limit of each; one that
+    cannot be read has a line on standard error, and the status is then 1.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     times = Times.now(utc=utc)
-    pages: dict[str, list[Job]] = {}
-    causes: dict[str, list[Cause]] = {}
-    for path, queue in target.queues():
-        pages[path] = queue.list(JobState.DEAD, kind, where, limit)
-        causes[path] = _causes(queue, kind, where)[:limit] if by_error and pages[path] else []
+
+    def look(queue: Queue) -> _Dead:
+        page = queue.list(JobState.DEAD, kind, where, limit)
+        causes = _causes(queue, kind, where)[:limit] if by_error and page else []
+        return _Dead(
+            page, causes, remarks(queue, where, page, f"nothing{'' if kind is None else f' of {kind}'} is dead")
+        )
+
+    looked = target.look(look)
     if as_json:
-        forms = {path: [_form(one) for one in found] for path, found in causes.items()}
-        if not by_error:
-            forms = {path: [job_form(job) for job in page] for path, page in pages.items()}
-        named = {path: {"db": path} if target.is_several else {} for path in forms}
-        click.echo(dumps([named[path] | form for path, found in forms.items() for form in found]))
-        return
-    for path, page in pages.items():
-        if target.is_several:
-            click.echo(f"{plain(path)}: {'nothing is dead' if not page else ''}".removesuffix(" "))
-        lines = _cause_lines(causes[path], times) if by_error else listing_lines(page, times, with_scope=all_scopes)
-        for line in lines:
-            click.echo(line)
-    if any(len(found) == limit for found in (causes if by_error else pages).values()):
-        warn("there may be more: raise --limit, or look at the errors with --by-error")
+        forms: list[dict[str, Json]] = []
+        for path, one in looked.found.items():
+            named: dict[str, Json] = {"db": path} if target.is_several else {}
+            forms += [
+                named | (_form(each) if isinstance(each, Cause) else job_form(each)) for each in one.shown(by_error)
+            ]
+        click.echo(dumps([*forms]))
+    else:
+        for path, one in looked.found.items():
+            prefix = f"{plain(path)}: " if target.is_several else ""
+            if prefix and one.page:
+                click.echo(prefix.rstrip())
+            scoped = listing_lines(one.page, times, with_scope=all_scopes)
+            for line in _cause_lines(one.causes, times) if by_error else scoped:
+                click.echo(line)
+            tell([f"{prefix}{remark}" for remark in one.remarks])
+        if any(len(one.shown(by_error)) == limit for one in looked.found.values()):
+            warn("there may be more: raise --limit, or look at the errors with --by-error")
+    if not looked.is_whole:
+        fail_quietly()
+
+
+class _Dead(NamedTuple):
+    """What is dead in a file."""
+
+    page: Sequence[Job]
+    causes: Sequence[Cause]
+    remarks: Sequence[str]
+
+    def shown(self, by_error: bool) -> Sequence[Job | Cause]:
+        return self.causes if by_error else self.page
 
 
 @dead.command(

@@ -11,6 +11,7 @@ from threading import Event as Flag
 import click
 
 from litequeue import Transition
+from litequeue.cli.asides import remarks, tell
 from litequeue.cli.commands import Command
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
@@ -75,6 +76,8 @@ def events(
             return
         lines = _Lines(utc=utc, as_json=as_json, with_scope=all_scopes)
         lines.write(found)
+        if limit and not follow:
+            tell(remarks(queue, where, found, "nothing has happened"))
         if follow:
             _follow(follower, lines)
 

@@ -14,6 +14,7 @@ import click
 
 from litequeue import InvalidTransition, JobNotFound, JobState, Queue, rules
 from litequeue.cli.acting import act, in_steps, older_than_option, purge_many, which_jobs, yes_option
+from litequeue.cli.asides import remarks, tell
 from litequeue.cli.carrying import export_jobs, import_jobs
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse
@@ -79,11 +80,13 @@ def list_jobs(
     with target.queue() as queue:
         page = queue.list(wanted, kind, where, limit, None if after is None else queue.get(whole_id(queue, after)))
         missing, gone = ({}, set[int]()) if as_json else (missing_of(queue, page), gone_of(queue, page))
+        beside = remarks(queue, where, page, "no such job")
     if as_json:
         click.echo(dumps([job_form(job) for job in page]))
         return
     for line in listing_lines(page, Times.now(utc=utc), with_scope=all_scopes, missing=missing, gone=gone):
         click.echo(line)
+    tell(beside)
     if len(page) == limit:
         warn(f"there may be more: --after {page[-1].job_id}")
 

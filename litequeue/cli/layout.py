@@ -37,6 +37,11 @@ def columns() -> int | None:
         return None
 
 
+def is_terminal() -> bool:
+    """Tell whether somebody sees the result as it comes."""
+    return columns() is not None
+
+
 def width(line: str) -> int:
     """Return how many characters a line shows: its colours take no room."""
     return len(click.unstyle(line))

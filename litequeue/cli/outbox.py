@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from litequeue import InvalidTransition, JobNotFound, Outbox
+from litequeue.cli.asides import tell_empty
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import fail_quietly
 from litequeue.cli.ids import GivenId, given_id, whole_ids
@@ -49,6 +50,7 @@ def dead(target: Target, *, name: str, limit: int, utc: bool, as_json: bool) -> 
         return
     for line in listing_lines(page, Times.now(utc=utc), with_scope=False):
         click.echo(line)
+    tell_empty(page, f"no message of {name} is dead")
     if len(page) == limit:
         warn("there may be more")
 

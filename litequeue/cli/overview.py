@@ -12,6 +12,7 @@ import click
 
 from litequeue import JobState
 from litequeue.arguments import matches
+from litequeue.cli.asides import remarks, tell, tell_empty
 from litequeue.cli.commands import Command
 from litequeue.cli.input import many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
@@ -64,6 +65,7 @@ def scopes(target: Target, *, as_json: bool) -> None:
     more = [*(["WEIGHT"] if is_weighted else []), *(["PAUSED"] if any(paused) else [])]
     for line in _lines("SCOPE", states, more, cells):
         click.echo(line)
+    tell_empty(rows, "no scope has jobs")
 
 
 @click.command(
@@ -87,6 +89,7 @@ def kinds(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
         found = queue.stats(where).by_kind
         pauses = queue.pauses()
         place = queue.scope if where is None else where
+        beside = remarks(queue, where, found, "no job")
         oldest = whole(queue.surveyor().oldest(None if place is ANY else storable_scope(place)))
     paused = {kind: _is_paused(pauses, scope=place, kind=kind) for kind in found}
     if as_json:
@@ -114,6 +117,7 @@ def kinds(target: Target, *, scope: str | None, system: bool, all_scopes: bool, 
     ]
     for line in _lines("KIND", states, ["PAUSED"] if any(paused.values()) else [], rows):
         click.echo(line)
+    tell(beside)
 
 
 def _lines(name: str, states: Sequence[JobState], more: Sequence[str], rows: Rows) -> Iterator[str]:

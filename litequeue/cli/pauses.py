@@ -7,6 +7,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
+from litequeue.cli.asides import tell_empty
 from litequeue.cli.commands import Command
 from litequeue.cli.failures import Misuse, nothing_to_do
 from litequeue.cli.input import kind_option, many_scopes, scope_options
@@ -94,6 +95,7 @@ def pauses(target: Target, *, utc: bool, as_json: bool) -> None:
     rows = [(scope_text(pause.scope), plain(pause.kind or "(all)"), times.full(pause.since)) for pause in found]
     for line in table([("SCOPE", "KIND", "SINCE"), *rows], names=(0, 1)) if rows else ():
         click.echo(line)
+    tell_empty(rows, "nothing is paused")
 
 
 def _form(pause: Pause) -> Json:

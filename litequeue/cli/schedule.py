@@ -15,6 +15,7 @@ from itertools import islice
 import click
 
 from litequeue import Schedule, arguments, boundaries, run_schedules, schedules
+from litequeue.cli.asides import tell_empty
 from litequeue.cli.commands import Group
 from litequeue.cli.input import duration_option, new_kind, one_scope, payload, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable, readable
@@ -115,6 +116,7 @@ def list_schedules(target: Target, *, utc: bool, as_json: bool) -> None:
         return
     for line in _lines(found, Times.now(utc=utc)):
         click.echo(line)
+    tell_empty(found, "there is no schedule")
 
 
 @schedule.command(

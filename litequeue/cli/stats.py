@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import click
 
+from litequeue import Queue
+from litequeue.cli.asides import OTHER_SCOPES, has_others
 from litequeue.cli.commands import Command
+from litequeue.cli.failures import fail_quietly
 from litequeue.cli.input import many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, stats_form
 from litequeue.cli.layout import table, wide_or_narrow
 from litequeue.cli.output import plain, scope_text, state_text
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
-from litequeue.model import ANY, Stats
+from litequeue.model import Stats
 
 
 @click.command(
@@ -32,31 +36,41 @@ litequeue --db app.queue stats --all-scopes --json
 def stats(target: Target, *, scope: str | None, system: bool, all_scopes: bool, utc: bool, as_json: bool) -> None:
     """Count jobs by state and kind; show the file's sizes.
 
-    When --db is given several times, before the command, each of these files has its counts.
+    When --db is given several times, before the command, each of these files has its counts; one that cannot be
+    read has a line on standard error, and the status is then 1.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
-    found: dict[str, tuple[Stats, str]] = {}
-    others: set[str] = set()
-    for path, queue in target.queues():
-        place = queue.scope if where is None else where
-        found[path] = queue.stats(where), scope_text(place)
-        if place is not ANY and any(scope != place for scope in queue.scopes()):
-            others.add(path)
+
+    def look(queue: Queue) -> _Counted:
+        name = scope_text(queue.scope if where is None else where)
+        return _Counted(name, queue.stats(where), has_others(queue, where))
+
+    looked = target.look(look)
     if as_json:
         forms: list[Json] = []
-        for path, (one, _) in found.items():
+        for path, one in looked.found.items():
             named: dict[str, Json] = {"db": path} if target.is_several else {}
-            forms.append(named | stats_form(one))
+            forms.append(named | stats_form(one.stats))
         click.echo(dumps(forms if target.is_several else forms[0]))
-        return
-    times = Times.now(utc=utc)
-    for number, (path, (one, name)) in enumerate(found.items()):
-        if target.is_several:
-            click.echo(f"{plain(path)}:" if number == 0 else f"\n{plain(path)}:")
-        for line in _lines(one, name, times):
-            click.echo(line)
-        if path in others:
-            click.echo("\nThere are jobs in other scopes, too: see `scopes`, or give --all-scopes.")
+    else:
+        times = Times.now(utc=utc)
+        for number, (path, one) in enumerate(looked.found.items()):
+            if target.is_several:
+                click.echo(f"{plain(path)}:" if number == 0 else f"\n{plain(path)}:")
+            for line in _lines(one.stats, one.scope, times):
+                click.echo(line)
+            if one.has_others:
+                click.echo(f"\n{OTHER_SCOPES}")
+    if not looked.is_whole:
+        fail_quietly()
+
+
+class _Counted(NamedTuple):
+    """The counts of a file."""
+
+    scope: str
+    stats: Stats
+    has_others: bool
 
 
 def _lines(stats: Stats, scope: str, times: Times) -> Iterator[str]:

@@ -9,16 +9,28 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import click
 
 import litequeue
 from litequeue.cli.failures import Failure, Misuse
 from litequeue.cli.output import warn
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Looked(Generic[T]):
+    """What was found in queue files, by their paths."""
+
+    found: dict[str, T]
+    is_whole: bool
+    """Whether every one of the files could be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +77,24 @@ class Target:
         with _opened(self.required_path(), create=create) as queue:
             yield queue
 
-    def queues(self) -> Iterator[tuple[str, litequeue.Queue]]:
-        """Open each of the queues, one after the other, in their order; each is closed before the next.
+    def look(self, at: Callable[[litequeue.Queue], T]) -> Looked[T]:
+        """Look at each of the queues, one after the other, in their order; each is closed before the next.
 
-        Raises: as `queue`.
+        One of several that cannot be read has a line on standard error, and the others are looked at all the same.
+
+        Raises: as `queue`, of a single one.
         """
-        for path in self._required():
-            with _opened(path, create=False) as queue:
-                yield path, queue
+        if not self.is_several:
+            with self.queue() as queue:
+                return Looked({self.required_path(): at(queue)}, is_whole=True)
+        found: dict[str, T] = {}
+        for path in self.paths:
+            try:
+                with open_file(path) as queue:
+                    found[path] = at(queue)
+            except litequeue.LiteQueueError as exc:
+                warn(str(exc) if path in str(exc) else f"{path}: {exc}")
+        return Looked(found, is_whole=found.keys() == set(self.paths))
 
     def distinct_paths(self) -> tuple[str, ...]:
         """Return the paths of all files, for a command that keeps them open side by side.

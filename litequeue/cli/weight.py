@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from litequeue.cli.asides import tell_empty
 from litequeue.cli.commands import Command
 from litequeue.cli.failures import Misuse
 from litequeue.cli.input import one_scope, scope_options
@@ -44,6 +45,7 @@ def weight(target: Target, *, weight: int | None, scope: str | None, system: boo
             return
         for line in table([(scope_text(name), str(number)) for name, number in weights.items()]):
             click.echo(line)
+        tell_empty(weights, "every scope has the weight 1")
         return
     with target.queue() as queue:
         queue.set_weight(queue.scope if where is None else where, weight)

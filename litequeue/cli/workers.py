@@ -10,6 +10,7 @@ from dataclasses import fields
 
 import click
 
+from litequeue.cli.asides import tell_empty
 from litequeue.cli.commands import Command
 from litequeue.cli.jsonable import Json, dumps, jsonable
 from litequeue.cli.layout import cut, table
@@ -52,6 +53,7 @@ def workers(target: Target, *, as_json: bool) -> None:
         return
     for line in _lines(found, Times.now(utc=False), home):
         click.echo(line)
+    tell_empty(found, "nobody works on the file")
 
 
 def _lines(found: Sequence[WorkerInfo], times: Times, home: Scope) -> Iterator[str]:

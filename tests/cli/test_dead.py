@@ -14,6 +14,7 @@ from litequeue.cli import litequeue as command
 from litequeue.sqlite import causes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
     from uuid import UUID
 
@@ -183,12 +184,34 @@ def test_what_failed_and_where_is_one_view_of_several_files(two: list[str]) -> N
     assert f"\n\n{second}:\nscope " in shown
 
 
-def test_a_file_where_nothing_is_dead_says_so_in_that_view(two: list[str], tmp_path: Path) -> None:
-    """So that it is not taken for one that was not looked at (issue 8)."""
-    litequeue.open(tmp_path / "third.queue").close()
-    assert several([*two, "--db", str(tmp_path / "third.queue")], "dead", "ls").endswith(
-        "third.queue: nothing is dead\n"
-    )
+def test_a_file_where_nothing_is_dead_says_so_in_that_view(
+    two: list[str], tmp_path: Path, terminal: Callable[[int], None]
+) -> None:
+    """On a terminal, so that it is not taken for one that was not looked at; elsewhere it has no line (issue 8)."""
+    third = tmp_path / "third.queue"
+    litequeue.open(third).close()
+    assert "third" not in several([*two, "--db", str(third)], "dead", "ls")
+    terminal(100)
+    result = CliRunner().invoke(command, [*two, "--db", str(third), "dead", "ls"])
+    assert (result.exit_code, "third" in result.stdout) == (0, False)
+    assert result.stderr == f"litequeue: {third}: nothing is dead in scope default\n"
+
+
+@pytest.mark.parametrize(
+    "words", [["stats"], ["stats", "--json"], ["dead", "ls"], ["dead", "ls", "--by-error", "--json"]], ids=" ".join
+)
+def test_a_file_that_cannot_be_read_hides_no_other(two: list[str], tmp_path: Path, words: list[str]) -> None:
+    """It has a line on standard error, and the status is 1, as with `top` (§9)."""
+    gone, broken = tmp_path / "gone.queue", tmp_path / "broken.queue"
+    broken.write_bytes(b"no database" * 100)
+    result = CliRunner().invoke(command, ["--db", str(gone), *two[:2], "--db", str(broken), *two[2:], *words])
+    assert result.exit_code == 1
+    first, second = result.stderr.splitlines()
+    assert first == f"litequeue: cannot open {gone}: there is no such file"
+    assert second.startswith("litequeue: ")
+    assert str(broken) in second
+    assert [path in result.stdout for path in (two[1], two[3])] == [True, True]
+    assert not gone.exists()
 
 
 def test_other_commands_take_one_file(two: list[str]) -> None:
@@ -199,14 +222,6 @@ def test_other_commands_take_one_file(two: list[str]) -> None:
         "litequeue: this command works on one file: "
         "only `stats`, `top`, `dead ls` and `metrics` take --db several times\n"
     )
-
-
-def test_a_file_of_several_that_is_not_there_is_an_error(two: list[str], tmp_path: Path) -> None:
-    """Status 1 and its name; it is not made (§6, §9)."""
-    result = CliRunner().invoke(command, [*two, "--db", str(tmp_path / "none"), "stats"])
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert f"cannot open {tmp_path / 'none'}: there is no such file" in result.stderr
-    assert not (tmp_path / "none").exists()
 
 
 def test_a_path_in_the_environment_is_one_file(two: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

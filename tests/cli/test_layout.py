@@ -80,7 +80,7 @@ def test_a_narrow_terminal_has_what_matters_of_a_job_below_it(
 ) -> None:
     """A kind keeps both its ends, and what no column has stands before what matters (issue 8)."""
     terminal(NARROW)
-    heading, *lines = cli.done("jobs", "ls").splitlines()
+    heading, *lines = cli("jobs", "ls").out.splitlines()
     assert heading.split() == ["JOB", "STATE", "KIND", "CREATED"]
     pending, leased, about, *_ = lines
     assert pending.split()[1] == "pending"
@@ -89,11 +89,11 @@ def test_a_narrow_terminal_has_what_matters_of_a_job_below_it(
     assert about.startswith("    priority 0, attempts 1, 18% page 3 of 17 of the invoices, held by ")
     assert about.endswith("…")
     terminal(WIDE)
-    _, _, _, about, *_ = cli.done("jobs", "ls").splitlines()
+    _, _, _, about, *_ = cli("jobs", "ls").out.splitlines()
     assert re.search(r"held by \S+, lapses in \d+ (s|min)$", about)
     terminal(300)
-    assert len(cli.done("jobs", "ls").splitlines()) == 1 + len(queue.list())
-    assert cli.done("jobs", "ls", "--state", "dead").splitlines()[1].endswith(ERROR)
+    assert len(cli("jobs", "ls").out.splitlines()) == 1 + len(queue.list())
+    assert cli("jobs", "ls", "--state", "dead").out.splitlines()[1].endswith(ERROR)
 
 
 @pytest.mark.usefixtures("crowded")
@@ -107,7 +107,7 @@ def test_headings_of_states_are_the_same_everywhere_and_short_where_it_is_narrow
         if columns is not None:
             terminal(columns)
         for command, first in headings.items():
-            (heading,) = [line.split() for line in cli.done(command).splitlines() if line.startswith(f"{first} ")]
+            (heading,) = [line.split() for line in cli(command).out.splitlines() if line.startswith(f"{first} ")]
             assert heading[: 1 + len(states)] == [first, *states]
 
 
