@@ -54,7 +54,8 @@ class Scheduler:
         """Fire what is due, whoever leads; return how many jobs that made."""
         fires = self._queue.fire_schedules()
         if fires.jobs:
-            _log.info("%s: schedules have made %d jobs", self._queue.path, fires.jobs, extra={"fired": fires.jobs})
+            made = f"{fires.jobs} job{'' if fires.jobs == 1 else 's'}"
+            _log.info("%s: schedules have made %s", self._queue.path, made, extra={"fired": fires.jobs})
         for name, reason in fires.refused.items():
             if self._told.get(name) != str(reason):
                 _log.warning("schedule %s is due and cannot be fired: %s", name, reason, extra={"schedule": name})

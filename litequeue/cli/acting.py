@@ -51,6 +51,8 @@ class Which:
     kind: str | None
     scope: Scope | SpecialScope | None
     older_than_s: float | None = None
+    among: JobState | None = None
+    """Beginnings of ids are those of jobs in this state."""
 
     def steps(self, queue: Queue) -> Iterator[list[UUID]]:
         """Return their ids, as many at once as belong in one transaction.
@@ -58,7 +60,11 @@ class Which:
         Raises:
             Failure: the beginning of an id is not unique; raised before the first step.
         """
-        return in_steps(whole_ids(queue, self.given)) if self.state is None else self._of_state(queue, self.state)
+        return (
+            in_steps(whole_ids(queue, self.given, self.among))
+            if self.state is None
+            else self._of_state(queue, self.state)
+        )
 
     def told(self, queue: Queue) -> str:
         """Return them in words."""
@@ -93,6 +99,7 @@ def which_jobs(
     system: bool,
     all_scopes: bool,
     older_than: float | None = None,
+    among: JobState | None = None,
 ) -> Which:
     """Return the jobs that these options mean.
 
@@ -104,7 +111,7 @@ def which_jobs(
         raise Misuse("give the ids of jobs, or --state for all jobs in a state")
     if given and (kind is not None or all_scopes or where is not None or older_than is not None):
         raise Misuse("--kind, --older-than and scopes go with --state; an id needs none")
-    return Which(given, None if state is None else JobState[state.upper()], kind, where, older_than)
+    return Which(given, None if state is None else JobState[state.upper()], kind, where, older_than, among)
 
 
 def in_steps(job_ids: Sequence[UUID]) -> Iterator[list[UUID]]:

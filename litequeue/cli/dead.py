@@ -129,7 +129,7 @@ def show(target: Target, *, given: GivenId, utc: bool, as_json: bool) -> None:
     Its error is under `last_error`, what led to it in its event log. A job that is not dead is an error, with status 1.
     """
     with target.queue() as queue:
-        seen = Seen.of(queue, whole_id(queue, given))
+        seen = Seen.of(queue, whole_id(queue, given, JobState.DEAD))
     if seen.job.state is not JobState.DEAD:
         raise Failure(f"job {seen.job.job_id} is not dead: it is {seen.job.state}")
     if as_json:
@@ -214,7 +214,9 @@ def _which(
     if bool(given) == everything:
         raise Misuse("give the ids of dead letters, or --all")
     state = "dead" if everything else None
-    return which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
+    return which_jobs(
+        given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than, among=JobState.DEAD
+    )
 
 
 def _causes(queue: Queue, kind: str | None, scope: Scope | SpecialScope | None) -> list[Cause]:

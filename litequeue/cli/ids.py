@@ -12,7 +12,7 @@ from uuid import UUID
 
 import click
 
-from litequeue import Queue, arguments
+from litequeue import JobState, Queue, arguments
 from litequeue.cli.failures import Failure
 from litequeue.errors import UsageError
 
@@ -39,26 +39,27 @@ def given_id(text: str) -> GivenId:
         raise click.BadParameter(f"{text!r} is neither a job's id nor the beginning of one, {hexes}") from None
 
 
-def whole_id(queue: Queue, given: GivenId) -> UUID:
-    """Return the id that was meant.
+def whole_id(queue: Queue, given: GivenId, state: JobState | None = None) -> UUID:
+    """Return the id that was meant; a beginning is that of a job in such a state, when one is given.
 
     Raises:
         Failure: no job has an id that begins so, or more than one has; the line tells some of them.
     """
     if len(given.digits) == arguments.ID_DIGITS:
         return UUID(given.digits)
-    found = queue.find(given.digits, limit=_SHOWN + 1)
+    found = queue.find(given.digits, state=state, limit=_SHOWN + 1)
+    job = "job" if state is None else f"{state} job"
     if not found:
-        raise Failure(f"no job has an id that begins with {given.text}")
+        raise Failure(f"no {job} has an id that begins with {given.text}")
     if len(found) > 1:
         told = [str(job_id) for job_id in found[:_SHOWN]] + (["…"] if len(found) > _SHOWN else [])
-        raise Failure(f"more than one job has an id that begins with {given.text}: {', '.join(told)}")
+        raise Failure(f"more than one {job} has an id that begins with {given.text}: {', '.join(told)}")
     return found[0]
 
 
-def whole_ids(queue: Queue, given: Iterable[GivenId]) -> list[UUID]:
+def whole_ids(queue: Queue, given: Iterable[GivenId], state: JobState | None = None) -> list[UUID]:
     """Return the ids that were meant, in order, each once.
 
     Raises: as `whole_id`.
     """
-    return list(dict.fromkeys(whole_id(queue, one) for one in given))
+    return list(dict.fromkeys(whole_id(queue, one, state) for one in given))

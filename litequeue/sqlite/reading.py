@@ -81,10 +81,14 @@ def get(reader: Reader, job_id: UUID) -> Job:
     return job(reader, found)
 
 
-def ids_that_begin(reader: Reader, digits: str, limit: int) -> list[UUID]:
-    """Return the ids that begin with some hex digits, in order."""
+def ids_that_begin(reader: Reader, digits: str, state: JobState | None, limit: int) -> list[UUID]:
+    """Return the ids that begin with some hex digits, in order: those of all jobs, or of the jobs in a state."""
     bounds = [bytes.fromhex(digits.ljust(ID_DIGITS, rest)) for rest in "0f"]
-    return [UUID(bytes=job_id) for (job_id,) in reader.all(SQL.ids_between, *bounds, limit)]
+    if state is None:
+        found = reader.all(SQL.ids_between, *bounds, limit)
+    else:
+        found = reader.all(SQL.ids_between_in_state, *bounds, state, limit)
+    return [UUID(bytes=job_id) for (job_id,) in found]
 
 
 def jobs(reader: Reader, page: Page) -> list[Job]:

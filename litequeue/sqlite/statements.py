@@ -151,6 +151,7 @@ class Statements:
     export_ids: str
     exported: str
     ids_between: str
+    ids_between_in_state: str
     any_ready: str
     running_counts: str
     running: str

@@ -661,6 +661,16 @@ ORDER BY body.job_id;
 -- The ids that begin with some digits are a range of the primary key.
 SELECT job_id FROM litequeue_body WHERE job_id BETWEEN ? AND ? ORDER BY job_id LIMIT ?;
 
+-- name: ids_between_in_state
+-- Each of the range is looked up in that state: the rows of a job do not say its state by id.
+SELECT job.job_id
+FROM litequeue_body AS body
+CROSS JOIN litequeue_job AS job NOT INDEXED
+    ON job.scope = body.scope AND job.state = ?3 AND job.priority = body.priority
+    AND job.created_at = body.created_at AND job.job_id = body.job_id AND +job.job_id = body.job_id
+WHERE body.job_id BETWEEN ?1 AND ?2
+ORDER BY body.job_id LIMIT ?4;
+
 -- name: any_ready
 SELECT 1 FROM litequeue_job NOT INDEXED WHERE scope = ? AND state = 0 LIMIT 1;
 

@@ -70,7 +70,7 @@ def describe(connection: apsw.Connection, tally: Tally, version: int) -> None:
         tally.add("file.vacuum", f"auto_vacuum is {vacuum}")
     (others,) = connection.execute(SQL.others).fetchall()[0]
     if others or _number(connection, "application_id") != APPLICATION_ID:
-        tally.add("file.application", f"{others} tables of its own")
+        tally.add("file.application", f"{others} {'table' if others == 1 else 'tables'} of its own")
     tally.add("file.sqlite", f"SQLite {apsw.sqlite_lib_version()}, schema version {version}")
     page_bytes, pages = _number(connection, "page_size"), _number(connection, "page_count")
     free = _number(connection, "freelist_count")

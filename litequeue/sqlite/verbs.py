@@ -475,18 +475,20 @@ class Verbs(SettingVerbs, ScheduleVerbs, OutboxVerbs):
         given = arguments.job_id("job_id", job_id)
         return self._look(lambda reader: reading.get(reader, given))
 
-    def find(self, beginning: str, *, limit: int = 10) -> JobIds:
+    def find(self, beginning: str, *, state: JobState | None = None, limit: int = 10) -> JobIds:
         """Return the ids that begin with some hex digits, dashes among them or not, in their order (V13).
 
         `beginning` has 4 to 32 digits. `limit` is 1 to 10,000; two are enough to see that one is not unique. The cost
-        does not grow with the number of jobs.
+        does not grow with the number of jobs; with a `state`, whose jobs alone are meant, it grows with how many begin
+        so.
 
         Raises:
             UsageError: an argument out of its bounds.
         """
         digits = arguments.id_digits("beginning", beginning)
+        among = None if state is None else job_state(state)
         most = arguments.whole("limit", limit, 1, _MAX_PAGE)
-        return self._look(lambda reader: reading.ids_that_begin(reader, digits, most))
+        return self._look(lambda reader: reading.ids_that_begin(reader, digits, among, most))
 
     def dependencies(self, job_id: JobId) -> Dependencies:
         """Return what a job waits for or has waited for, how that has ended, and how many jobs wait for it (V13).

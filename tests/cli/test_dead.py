@@ -113,6 +113,25 @@ def test_one_dead_letter_is_shown_with_its_error(cli: Cli, queue: Queue) -> None
     assert cli("dead", "show", UNKNOWN).line_of_failure(1) == f"no job {UNKNOWN}"
 
 
+def test_a_dead_letter_is_named_by_as_much_as_no_other_dead_one_has(cli: Cli, queue: Queue) -> None:
+    """Jobs that live may begin so, too; of two dead ones both are told, and nothing is done (issue 8)."""
+    queue.enqueue_many(NewJob("work", job_id=f"0190a0c5-7b5e-7000-8000-00000000000{n}") for n in range(4))
+    line = cli("dead", "show", "0190a0").line_of_failure(1)
+    assert line == "no dead job has an id that begins with 0190a0"
+    first, second = (queue.lease_many(1)[0] for _ in range(2))
+    first.fail("boom", retryable=False)
+    assert cast("dict[str, object]", cli.json("dead", "show", "0190a0"))["job_id"] == str(first.job_id)
+    assert cli.done("dead", "retry", "0190-a0") == "1 job retried\n"
+    queue.cancel(first.job_id)
+    second.fail("boom", retryable=False)
+    assert cli.done("dead", "purge", "0190a0", "--yes") == "1 job removed\n"
+    left = queue.lease_many(2)
+    assert queue.fail_many(left, "boom", retryable=False) == []
+    line = cli("dead", "retry", "0190a0").line_of_failure(1)
+    told = ", ".join(str(lease.job_id) for lease in left)
+    assert line == f"more than one dead job has an id that begins with 0190a0: {told}"
+
+
 def test_dead_letters_are_retried_by_id_or_all_of_them(cli: Cli, queue: Queue) -> None:
     """Of a kind and scope; jobs in other states are not meant (V10)."""
     mail, ingest = die(queue, "boom", NewJob("mail:send"), NewJob("ingest"))

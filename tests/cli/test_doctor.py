@@ -34,7 +34,8 @@ def codes(cli: Cli, *options: str) -> dict[str, str]:
 def test_a_healthy_file_has_facts_and_status_0(cli: Cli) -> None:
     """Nothing to complain about, and how the file is (§9)."""
     cli.done("enqueue", "work")
-    lines = cli.done("doctor").splitlines()
+    *lines, verdict = cli.done("doctor").splitlines()
+    assert verdict == "nothing is wrong"
     assert {line.split()[0] for line in lines} == {"fact"}
     assert any("SQLite" in line for line in lines)
     assert any("jobs: 1" in line for line in lines)
@@ -50,6 +51,20 @@ def test_a_problem_is_a_line_and_status_1(cli: Cli, sql: Callable[[str], list[tu
     first = outcome.out.splitlines()[0]
     assert first.split()[:2] == ["problem", "job.counts"]
     assert first.endswith(job_id)
+    assert outcome.out.splitlines()[-1] == "1 problem"
+
+
+def test_the_last_line_says_how_much_is_wrong(cli: Cli, sql: Callable[[str], list[tuple[object, ...]]]) -> None:
+    """Warnings are no problem, and each number has its word (issue 8)."""
+    cli.done("enqueue", "work")
+    sql("INSERT INTO litequeue_setting VALUES ('newer', 1)")
+    outcome = cli("doctor")
+    assert (outcome.status, outcome.out.splitlines()[-1]) == (0, "no problem, 1 warning")
+    sql("UPDATE litequeue_job SET reaps = 7")
+    sql("INSERT INTO litequeue_setting VALUES ('newest', 1)")
+    outcome = cli("doctor")
+    last = outcome.out.splitlines()[-1]
+    assert (outcome.status, last.startswith("1 problem, ")) == (1, True)
 
 
 def test_json_has_every_finding(cli: Cli) -> None:
@@ -232,6 +247,9 @@ def test_an_applications_own_file_is_told_as_a_fact(cli: Cli, sql: Callable[[str
     cli.done("init")
     sql("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
     assert codes(cli)["file.application"] == "fact"
+    assert ": 1 table of its own\n" in cli.done("doctor")
+    sql("CREATE TABLE customers (id INTEGER PRIMARY KEY)")
+    assert ": 2 tables of its own\n" in cli.done("doctor")
 
 
 def test_another_journal_mode_is_mended(cli: Cli, sql: Callable[[str], list[tuple[object, ...]]]) -> None:

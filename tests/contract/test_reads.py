@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from uuid import UUID, uuid4
 
 import pytest
@@ -62,6 +62,12 @@ def test_ids_are_found_by_their_beginning(queue: Queue) -> None:
     assert queue.find(ids[2].hex[:-1]) == [ids[2]]
     assert queue.find("abcd", limit=3) == ids[:3]
     assert queue.find("abcf") == []
+    assert queue.find("abcd", state=JobState.PENDING) == ids[1:]
+    assert queue.find("abcd", state=JobState.PENDING, limit=2) == ids[1:3]
+    assert queue.find("abcd", state=JobState.CANCELLED) == ids[:1]
+    assert queue.find("abcd7", state=JobState.CANCELLED) == []
+    with pytest.raises(UsageError, match="state"):
+        queue.find("abcd", state=cast("JobState", 6.5))
     with queue.transaction() as tx:
         made = tx.enqueue("work", job_id="abcd8000-0000-7000-8000-000000000000").job_id
         assert tx.find("abcd8") == [made]

@@ -156,7 +156,7 @@ def test_the_loop_of_maintenance_fires_between_its_passes(queue: Queue, clock: F
     with maintained(queue, 3600):
         queue.schedule("tick", "@every 1h", "work")
         clock.advance(3600)
-        heard.wait("schedules have made 1 jobs")
+        heard.wait("schedules have made 1 job")
         queue.schedule("tock", "@every 1m", "work")
         clock.advance(120)
         heard.wait("schedules have made 2 jobs")
@@ -184,7 +184,7 @@ def test_run_schedules_fires_until_it_is_told_to_stop(
     queue.enqueue("due", delay=60)
     one = ticker(queue)
     clock.advance(60)
-    heard.wait("schedules have made 1 jobs")
+    heard.wait("schedules have made 1 job")
     one.end()
     assert one.error is None
     assert queue.stats().counts[litequeue.JobState.SCHEDULED] == 1
@@ -210,7 +210,7 @@ def test_of_several_one_leads_and_another_takes_over(
     with litequeue.open(path, clock=clock) as second, litequeue.open(path, clock=clock) as third:
         one = ticker(queue)
         clock.advance(60)
-        heard.wait("schedules have made 1 jobs")
+        heard.wait("schedules have made 1 job")
         other = ticker(second)
         heard.wait("standing by")
         with maintained(third, 3600):
@@ -220,10 +220,10 @@ def test_of_several_one_leads_and_another_takes_over(
             one.end()
             heard.wait("taking over")
             clock.advance(60)
-            heard.wait("schedules have made 1 jobs")
+            heard.wait("schedules have made 1 job")
             other.end()
             clock.advance(60)
-            heard.wait("schedules have made 1 jobs")
+            heard.wait("schedules have made 1 job")
     assert (one.error, other.error) == (None, None)
     assert len(queue.list()) == 3
 
@@ -236,7 +236,7 @@ def test_a_lost_lead_is_an_error_and_no_clean_stop(
     queue.schedule("tick", "@every 60s", "work")
     one = ticker(queue)
     clock.advance(60)
-    heard.wait("schedules have made 1 jobs")
+    heard.wait("schedules have made 1 job")
     sidecar = Path(f"{queue.path}-schedules")
     if loss == "removed":
         sidecar.unlink()
@@ -255,11 +255,11 @@ def test_maintenance_goes_on_without_the_lead(queue: Queue, path: Path, clock: F
     with maintained(queue, 0.05):
         for sidecar in ("schedules", "maintenance"):
             clock.advance(60)
-            heard.wait("schedules have made 1 jobs")
+            heard.wait("schedules have made 1 job")
             Scheduler(queue).give()
             Path(f"{path}-{sidecar}").unlink(missing_ok=True)
         clock.advance(60)
-        heard.wait("schedules have made 1 jobs")
+        heard.wait("schedules have made 1 job")
     assert len(queue.list()) == 3
 
 
@@ -367,6 +367,6 @@ def test_a_busy_file_is_tried_again(
             one = ticker(other)
             clock.advance(60)
             heard.wait("will be tried again")
-        heard.wait("schedules have made 1 jobs")
+        heard.wait("schedules have made 1 job")
         one.end()
     assert one.error is None

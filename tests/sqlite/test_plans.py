@@ -71,6 +71,7 @@ PLANS: dict[str, list[str]] = {
     "export_ids": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
     "exported": ["SEARCH body USING PRIMARY KEY (job_id>? AND job_id<?)", *_FOUND, *_EXTRAS],
     "ids_between": ["SEARCH litequeue_body USING PRIMARY KEY (job_id>? AND job_id<?)"],
+    "ids_between_in_state": ["SEARCH body USING PRIMARY KEY (job_id>? AND job_id<?)", *_FOUND],
     "any_ready": ["SEARCH litequeue_job USING PRIMARY KEY (scope=? AND state=?)"],
     "lease": _MOVED,
     "held": _FOUND,

@@ -122,7 +122,7 @@ VERBS: dict[str, dict[str, object]] = {
     "discard_message": {"outbox": NEEDED, "message_id": NEEDED},
     "waiting_messages": {"outbox": NEEDED},
     "get": {"job_id": NEEDED},
-    "find": {"beginning": NEEDED, "limit": 10},
+    "find": {"beginning": NEEDED, "state": None, "limit": 10},
     "dependencies": {"job_id": NEEDED},
     "list": {"state": None, "kind": None, "scope": None, "limit": 100, "after": None},
     "scopes": {},
