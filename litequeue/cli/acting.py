@@ -15,14 +15,16 @@ from uuid import UUID
 
 import click
 
-from litequeue import Job, JobState, Queue
-from litequeue.cli.failures import Failure, Misuse, fail_quietly, nothing_to_do
+from litequeue import Job, JobNotFound, JobState, Queue, rules
+from litequeue.arguments import matches
+from litequeue.cli.failures import Failure, Interrupted, Misuse, fail_quietly, nothing_to_do
 from litequeue.cli.ids import GivenId, whole_ids
 from litequeue.cli.input import duration_option, many_scopes
 from litequeue.cli.output import count_of, plain, scope_text, warn
 from litequeue.cli.target import Target
 from litequeue.cli.times import Times
 from litequeue.model import ANY, Scope, SpecialScope
+from litequeue.rules import Verb
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,15 +68,27 @@ class Which:
             else self._of_state(queue, self.state)
         )
 
-    def told(self, queue: Queue) -> str:
-        """Return them in words."""
+    def count(self, queue: Queue) -> int:
+        """Count those that are there and may be removed."""
         if self.state is None:
-            return count_of(len(self.given), "job")
+            found = [_state_of(queue, job_id) for job_id in whole_ids(queue, self.given)]
+            return sum(state is not None and rules.may_act(Verb.REMOVE, state) for state in found)
+        if self.older_than_s is not None:
+            return sum(map(len, self.steps(queue)))
+        by_kind = queue.stats(self.scope).by_kind.items()
+        of_kind = (counts for kind, counts in by_kind if self.kind is None or matches(self.kind, kind))
+        return sum(counts.get(self.state, 0) for counts in of_kind)
+
+    def told(self, queue: Queue, count: int) -> str:
+        """Return so many of them in words."""
+        number = count_of(count, "job")
+        if self.state is None:
+            return number
         kind = "" if self.kind is None else f" of {plain(self.kind)}"
         age = "" if self.older_than_s is None else f" that ended {self.older_than_s:g} s ago or longer"
         where = queue.scope if self.scope is None else self.scope
         place = "all scopes" if where is ANY else f"scope {scope_text(where)}"
-        return f"every {self.state.name.lower()} job{kind} in {place}{age}"
+        return f"{number}, every {self.state.name.lower()} one{kind} in {place}{age},"
 
     def _of_state(self, queue: Queue, state: JobState) -> Iterator[list[UUID]]:
         after: Job | None = None
@@ -144,17 +158,39 @@ def act(steps: Iterable[list[UUID]], verb: Callable[[list[UUID]], Sequence[Excep
 def purge_many(target: Target, which: Which, *, yes: bool) -> None:
     """Remove jobs for good, once that is confirmed.
 
+    Where there is none to be removed, nobody is asked.
+
     Raises:
         Misuse: there is nobody to confirm it.
         Failure: it was not confirmed.
+        Interrupted: Ctrl-C was the answer.
     """
     with target.queue() as queue:
-        if not yes:
+        count = 0 if yes else which.count(queue)
+        if count:
+            told = which.told(queue, count)
             if sys.stdin is None or not sys.stdin.isatty():
-                raise Misuse(f"this would remove {which.told(queue)} for good: confirm it with --yes")
-            if not click.confirm(f"Remove {which.told(queue)} for good?", err=True):
+                raise Misuse(f"this would remove {told} for good: confirm it with --yes")
+            if not _is_confirmed(f"Remove {told} for good?"):
                 raise Failure("nothing was removed")
         act(which.steps(queue), queue.remove_many, "removed")
+
+
+def _is_confirmed(question: str) -> bool:
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort as exc:
+        click.echo(err=True)  # the question has no end of its line
+        if isinstance(exc.__context__, KeyboardInterrupt):
+            raise Interrupted("interrupted; nothing was removed") from exc
+        return False
+
+
+def _state_of(queue: Queue, job_id: UUID) -> JobState | None:
+    try:
+        return queue.get(job_id).state
+    except JobNotFound:
+        return None
 
 
 def _tally(tried: int, refused: int, done: str) -> str:

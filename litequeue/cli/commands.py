@@ -1,7 +1,8 @@
 """What every command of `litequeue` has: examples in its help, and an edge at which errors become lines.
 
-Owns: the translation of the library's errors, and of what the system throws in, into a line and a status. Invariant: no
-traceback for what a user, a file or a full disk did wrong; an error that is nobody's fault but ours still shows one.
+Owns: the way from the library's errors, and from what the system throws in, to a line (`failures`) and a status.
+Invariant: no traceback for what a user, a file or a full disk did wrong; an error that is nobody's fault but ours still
+shows one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 
 import click
 
-from litequeue.cli.failures import Failure, Interrupted, Misuse
+from litequeue.cli.failures import Failure, Interrupted, Misuse, in_options
 from litequeue.cli.output import messages
 from litequeue.errors import LiteQueueError, UsageError
 
@@ -22,7 +23,20 @@ _DB = "--db"
 
 
 class Command(click.Command):
-    """A command whose epilog is examples, one a line."""
+    """A command whose epilog is examples, one a line, and whose errors speak of its options."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the command.
+
+        Raises:
+            Misuse, Failure: what the library has refused, in the words of the command line.
+        """
+        try:
+            return super().invoke(ctx)
+        except UsageError as exc:
+            raise Misuse(in_options(exc, self)) from exc
+        except LiteQueueError as exc:
+            raise Failure(in_options(exc, self)) from exc
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the options and arguments; of one that goes before the command, say so."""
@@ -69,10 +83,6 @@ class Root(Group):
         try:
             with messages():
                 return super().invoke(ctx)
-        except UsageError as exc:
-            raise Misuse(str(exc)) from exc
-        except LiteQueueError as exc:
-            raise Failure(str(exc)) from exc
         except KeyboardInterrupt as exc:
             raise Interrupted("interrupted") from exc
         except OSError as exc:

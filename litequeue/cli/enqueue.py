@@ -5,8 +5,11 @@ Leaves out: the batches in which many jobs from lines are committed (`batches`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from uuid import UUID
 
 import click
@@ -20,6 +23,7 @@ from litequeue.cli.input import (
     NotJson,
     arriving_lines,
     duration_option,
+    exclude_each_other,
     moment_option,
     new_kind,
     one_scope,
@@ -50,7 +54,7 @@ def init(target: Target) -> None:
 litequeue --db app.queue enqueue mail:send '{"to": "a@example.org"}' --delay 5m
 litequeue --db app.queue enqueue tick --key hourly
 litequeue --db app.queue enqueue publish --after 0190a0c5-7b5e-7000-8000-000000000001
-seq 1000 | litequeue --db app.queue enqueue embed --lines
+seq -f '{"page": %g}' 1000 | litequeue --db app.queue enqueue book:page --lines
 """,
 )
 @click.argument("kind", type=new_kind)
@@ -101,10 +105,14 @@ def enqueue(
 ) -> None:
     """Put a job at the end of its line, and print its id.
 
-    PAYLOAD is JSON; `-` reads it from standard input, without it the payload is null. With --lines, blank lines are
-    skipped, lines are committed as they come, and the number of jobs is printed instead of ids; when a line is refused,
-    every job before it is in the queue.
+    PAYLOAD is JSON; `-` reads it from standard input, without it the payload is null. For a task of a Tasks it is an
+    object of the function's keyword arguments, [args, kwargs], or null for none.
+
+    With --lines, blank lines are skipped, lines are committed as they come, and the number of jobs is printed instead
+    of ids; when a line is refused, every job before it is in the queue. Where there was no queue file, one is made, and
+    a line on standard error says so.
     """
+    exclude_each_other(delay=delay, run_at=run_at)
     where = one_scope(scope, system=system)
     template = NewJob(
         kind,
@@ -126,26 +134,36 @@ def enqueue(
             raise Misuse("--lines reads payloads from standard input, so there is no PAYLOAD argument")
         if key is not None or job_id is not None:
             raise Misuse("--key and --id are for one job, --lines is for many")
-        with target.queue(create=True) as queue:
-            _enqueue_lines(queue, replace(template, after=whole_ids(queue, after)))
+        with _made_if_absent(target) as queue:
+            loader = Loader(queue, "enqueued")
+            _enqueue_lines(loader, replace(template, after=whole_ids(queue, after)))
+        if not loader.made:
+            nothing_to_do()
         return
     job = replace(template, payload=payload(payload_json))
-    with target.queue(create=True) as queue:
+    with _made_if_absent(target) as queue:
         (enqueued,) = queue.enqueue_many((replace(job, after=whole_ids(queue, after)),))
     click.echo(str(enqueued.job_id))
     if not enqueued.created:
         warn(f"job {enqueued.job_id} was there already" + (" and was reset" if on_conflict == "reset" else ""))
 
 
-def _enqueue_lines(queue: Queue, template: NewJob) -> None:
-    loader = Loader(queue, "enqueued")
+@contextmanager
+def _made_if_absent(target: Target) -> Iterator[Queue]:
+    """Open the queue; of a file that was not there, say at the end that it is now: its name may be a slip."""
+    is_new = not Path(target.required_path()).exists()
+    with target.queue(create=True) as queue:
+        yield queue
+    if is_new:
+        warn(f"made {queue.path}")
+
+
+def _enqueue_lines(loader: Loader, template: NewJob) -> None:
     try:
         _load(loader, template)
     except KeyboardInterrupt as exc:
         raise Interrupted(f"interrupted; {loader.told()}") from exc
     click.echo(loader.told())
-    if not loader.made:
-        nothing_to_do()
 
 
 def _load(loader: Loader, template: NewJob) -> None:

@@ -101,10 +101,22 @@ def scope_options(*, many: bool, default: str = "default") -> Callable[[Callable
     return decorate
 
 
+def exclude_each_other(**options: object) -> None:
+    """Refuse more than one of some options, which are named as their parameters are: none wins silently.
+
+    Raises:
+        Misuse: two or more were given.
+    """
+    given = [
+        f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None and value is not False
+    ]
+    if len(given) > 1:
+        raise Misuse(f"{' and '.join(given)} exclude each other")
+
+
 def one_scope(name: str | None, *, system: bool) -> Scope | None:
     """Return the scope of `--scope` and `--system`; `None` is the default one."""
-    if system and name is not None:
-        raise Misuse("--scope and --system exclude each other")
+    exclude_each_other(scope=name, system=system)
     return SYSTEM if system else name
 
 

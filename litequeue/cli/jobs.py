@@ -19,7 +19,14 @@ from litequeue.cli.carrying import export_jobs, import_jobs
 from litequeue.cli.commands import Group
 from litequeue.cli.failures import Misuse
 from litequeue.cli.ids import GivenId, given_id, whole_id, whole_ids
-from litequeue.cli.input import duration_option, kind_option, many_scopes, moment_option, scope_options
+from litequeue.cli.input import (
+    duration_option,
+    exclude_each_other,
+    kind_option,
+    many_scopes,
+    moment_option,
+    scope_options,
+)
 from litequeue.cli.jsonable import dumps, job_form, shown_form
 from litequeue.cli.listing import gone_of, listing_lines, missing_of
 from litequeue.cli.output import warn
@@ -243,6 +250,7 @@ def edit(
     """
     if priority is None and delay is None and run_at is None:
         raise Misuse("nothing to change: give --priority, --delay or --run-at")
+    exclude_each_other(delay=delay, run_at=run_at)
     change = partial(Queue.edit_many, priority=priority, delay=delay, run_at=run_at)
     with target.queue() as queue:
         act(in_steps(whole_ids(queue, given)), partial(change, queue), "edited")

@@ -15,8 +15,8 @@ import click
 
 from litequeue import Maintenance, MaintenanceReport
 from litequeue.cli.commands import Command
-from litequeue.cli.failures import Misuse, nothing_to_do
-from litequeue.cli.input import duration_option
+from litequeue.cli.failures import nothing_to_do
+from litequeue.cli.input import duration_option, exclude_each_other
 from litequeue.cli.output import count_of, utc, warn
 from litequeue.cli.running import signals
 from litequeue.cli.target import Target, pass_target
@@ -50,8 +50,7 @@ def maintain(target: Target, *, once: bool, every: float | None) -> None:
     SIGTERM or Ctrl-C ends it, with status 0. Of several on one file one works, the others stand by and take over when
     it dies. With --once, status 3 says that nothing was due.
     """
-    if once and every is not None:
-        raise Misuse("--once and --every exclude each other")
+    exclude_each_other(once=once, every=every)
     if once:
         with target.queue() as queue:
             report = Maintenance(queue).run_once()

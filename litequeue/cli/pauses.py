@@ -13,7 +13,7 @@ from litequeue.cli.failures import Misuse, nothing_to_do
 from litequeue.cli.input import kind_option, many_scopes, scope_options
 from litequeue.cli.jsonable import Json, dumps, jsonable
 from litequeue.cli.layout import table
-from litequeue.cli.output import plain, scope_text
+from litequeue.cli.output import plain, scope_text, warn
 from litequeue.cli.target import Target, pass_target
 from litequeue.cli.times import Times, utc_option
 from litequeue.model import ANY, Pause, Scope, SpecialScope
@@ -54,6 +54,7 @@ def pause(target: Target, *, kind: str | None, scope: str | None, system: bool, 
     paused, where = _place(kind, scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
         queue.pause(paused, scope=where)
+    click.echo(f"paused {_told(paused, where)}")
 
 
 @click.command(
@@ -74,7 +75,9 @@ def resume(target: Target, *, kind: str | None, scope: str | None, system: bool,
     with target.queue() as queue:
         is_done = queue.resume(paused, scope=where)
     if not is_done:
+        warn(f"there is no pause of {_told(paused, where)}: `pauses` lists those that there are")
         nothing_to_do()
+    click.echo(f"resumed {_told(paused, where)}")
 
 
 @click.command(
@@ -96,6 +99,12 @@ def pauses(target: Target, *, utc: bool, as_json: bool) -> None:
     for line in table([("SCOPE", "KIND", "SINCE"), *rows], names=(0, 1)) if rows else ():
         click.echo(line)
     tell_empty(rows, "nothing is paused")
+
+
+def _told(kind: str | None, scope: Scope | SpecialScope | None) -> str:
+    """Write what a pause holds back; without a scope it does so in every one."""
+    place = "all scopes" if scope is None or scope is ANY else f"scope {scope_text(scope)}"
+    return f"{'every kind' if kind is None else plain(kind)} in {place}"
 
 
 def _form(pause: Pause) -> Json:

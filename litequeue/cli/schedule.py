@@ -128,6 +128,7 @@ def rm(target: Target, *, name: str) -> None:
     """Remove a schedule; the jobs that it has made stay."""
     with target.queue() as queue:
         queue.unschedule(name)
+    click.echo(f"removed {plain(name)}")
 
 
 @schedule.command(
@@ -139,6 +140,7 @@ def pause(target: Target, *, name: str) -> None:
     """Make no jobs at its boundaries until `resume`."""
     with target.queue() as queue:
         queue.pause_schedule(name)
+    click.echo(f"paused {plain(name)}")
 
 
 @schedule.command(
@@ -153,6 +155,7 @@ def resume(target: Target, *, name: str) -> None:
     """
     with target.queue() as queue:
         queue.resume_schedule(name)
+    click.echo(f"resumed {plain(name)}")
 
 
 @schedule.command(

@@ -115,8 +115,10 @@ def set_value(
     """
     check_name(name, kind)
     where = _where(scope, system=system, each_scope=each_scope)
+    wanted = _value(name, value)
     with target.queue() as queue:
-        queue.set(name, _value(name, value), kind, scope=where)
+        queue.set(name, wanted, kind, scope=where)
+    click.echo(f"{name} {setting_text(wanted)}{_place_text(kind, where)}")
 
 
 @settings.command(
@@ -132,6 +134,7 @@ def unset(target: Target, *, name: str, kind: str | None, scope: str | None, sys
     where = _where(scope, system=system, each_scope=each_scope)
     with target.queue() as queue:
         queue.unset(name, kind, scope=where)
+    click.echo(f"{name} unset{_place_text(kind, where)}")
 
 
 def _value(name: str, text: str) -> Value:
@@ -170,5 +173,12 @@ def _scope_form(scope: Place, kind: str | None, name: str, value: Value) -> Json
 
 
 def _scope_row(scope: Place, kind: str | None, name: str, value: Value) -> tuple[str, str, str]:
-    of = "" if kind is None else f"for {plain(kind)} "
-    return name, setting_text(value), f"{of}in {'each scope' if scope is ANY else f'scope {scope_text(scope)}'}"
+    return name, setting_text(value), _place_text(kind, scope).removeprefix(" ")
+
+
+def _place_text(kind: str | None, scope: Place | None) -> str:
+    """Say for what a setting is, behind its value."""
+    of = "" if kind is None else f" for {plain(kind)}"
+    if scope is None:
+        return of
+    return f"{of} in {'each scope' if scope is ANY else f'scope {scope_text(scope)}'}"

@@ -35,6 +35,8 @@ def weight(target: Target, *, weight: int | None, scope: str | None, system: boo
     been given no other.
     """
     where = one_scope(scope, system=system)
+    if weight is not None and as_json:
+        raise Misuse("--json is for the listing of weights, without N")
     if weight is None:
         if where is not None:
             raise Misuse("a scope goes with its weight, N; without N the weights of all scopes are shown")
@@ -48,4 +50,6 @@ def weight(target: Target, *, weight: int | None, scope: str | None, system: boo
         tell_empty(weights, "every scope has the weight 1")
         return
     with target.queue() as queue:
-        queue.set_weight(queue.scope if where is None else where, weight)
+        place = queue.scope if where is None else where
+        queue.set_weight(place, weight)
+    click.echo(f"{scope_text(place)} {weight}")

@@ -30,7 +30,7 @@ def test_a_file_that_exists_is_replaced_only_when_asked(cli: Cli, tmp_path: Path
     cli.done("enqueue", "work")
     (tmp_path / "app.backup").write_text("precious")
     said = cli("backup", tmp_path / "app.backup").line_of_failure(1)
-    assert said.endswith("it exists already (`overwrite` replaces it)")
+    assert said.endswith("it exists already (--overwrite replaces it)")
     assert (tmp_path / "app.backup").read_text() == "precious"
     cli.done("backup", tmp_path / "app.backup", "--overwrite")
     assert litequeue.doctor(tmp_path / "app.backup").is_healthy

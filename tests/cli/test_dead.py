@@ -147,7 +147,7 @@ def test_dead_letters_are_purged_when_it_is_confirmed(cli: Cli, queue: Queue) ->
     """By id or all of them; without a terminal --yes confirms it (V17)."""
     first, _ = die(queue, "boom", NewJob("mail:send"), NewJob("ingest"))
     line = cli("dead", "purge", "--all").line_of_failure(2)
-    assert line == "this would remove every dead job in scope default for good: confirm it with --yes"
+    assert line == "this would remove 2 jobs, every dead one in scope default, for good: confirm it with --yes"
     assert cli.done("dead", "purge", first, "--yes") == "1 job removed\n"
     assert cli.done("dead", "purge", "--all", "--yes") == "1 job removed\n"
     assert queue.stats().total == 0

@@ -84,8 +84,27 @@ def test_a_time_has_a_zone(cli: Cli) -> None:
     for text in ("2999-01-31T08:00:00+01:00", "2999-01-31T07:00Z"):
         assert enqueued(cli, "work", "1", "--run-at", text).not_before == wanted.timestamp() * SECOND
     line = cli("enqueue", "work", "1", "--run-at", "2999-01-31T08:00:00").line_of_failure(2)
-    assert line.startswith("run_at must be an aware datetime")
+    assert line.startswith("--run-at must be an ISO 8601 time with its zone, such as ")
+    assert line.endswith(", not before 1970, not 2999-01-31T08:00:00")
     assert "is not an ISO 8601 time" in cli("enqueue", "work", "1", "--run-at", "tomorrow").err
+
+
+def test_a_file_that_is_made_is_told_of(cli: Cli) -> None:
+    """Its name may be a slip: one line on standard error, once; a refused job has the one line of its error (§9)."""
+    assert (
+        cli("enqueue", "work", "[" + "1," * 1_100_000 + "1]").line_of_failure(1).startswith("the payload of work has")
+    )
+    cli.path = cli.path.with_name("other.queue")
+    first = cli("enqueue", "work")
+    assert (first.status, first.only_complaint()) == (0, f"made {cli.path}")
+    assert cli("enqueue", "work").err == ""
+
+
+def test_a_delay_and_a_time_exclude_each_other(cli: Cli) -> None:
+    """None of them wins silently; nothing is made (§9)."""
+    line = cli("enqueue", "work", "--delay", "5m", "--run-at", "2999-01-31T08:00:00Z").line_of_failure(2)
+    assert line == "--delay and --run-at exclude each other"
+    assert not cli.path.exists()
 
 
 def test_a_repeated_key_answers_with_the_job_that_has_it(cli: Cli) -> None:

@@ -157,7 +157,7 @@ def test_ctrl_c_ends_with_130_and_says_what_is_in(cli: Cli, queue: Queue) -> Non
 def test_no_lines_are_nothing_to_do(cli: Cli, text: str) -> None:
     """Status 3, so that a script can tell (§9)."""
     outcome = cli("enqueue", "work", "--lines", stdin=text)
-    assert (outcome.status, outcome.out, outcome.err) == (3, "0 jobs enqueued\n", "")
+    assert (outcome.status, outcome.out, outcome.err) == (3, "0 jobs enqueued\n", f"litequeue: made {cli.path}\n")
 
 
 @pytest.mark.parametrize("options", [["--key", "k"], ["--id", "0190a0c5-7b5e-7000-8000-000000000001"]])

@@ -254,8 +254,9 @@ def test_edit_answers_for_each_job(cli: Cli, queue: Queue) -> None:
     ("arguments", "line"),
     [
         ([], "nothing to change: give --priority, --delay or --run-at"),
-        (["--priority", "256"], "priority must be a whole number from 0 to 255, not 256"),
-        (["--run-at", "2031-01-01T00:00:00"], "run_at must be an aware datetime"),
+        (["--priority", "256"], "--priority must be a whole number from 0 to 255, not 256"),
+        (["--run-at", "2031-01-01T00:00:00Z", "--delay", "1m"], "--delay and --run-at exclude each other"),
+        (["--run-at", "2031-01-01T00:00:00"], "--run-at must be an ISO 8601 time"),
     ],
 )
 def test_edit_wants_something_that_may_be_changed(cli: Cli, queue: Queue, arguments: list[str], line: str) -> None:

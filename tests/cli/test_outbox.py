@@ -72,4 +72,4 @@ def test_a_dead_message_is_tried_again_as_any_job(cli: Cli, outbox: Outbox, dead
 
 def test_a_bad_name_is_told(cli: Cli, queue: Queue) -> None:  # noqa: ARG001 - makes the file
     """With the bounds (§6)."""
-    assert "name must be" in cli("outbox", "dead", "").only_complaint()
+    assert "NAME must be" in cli("outbox", "dead", "").only_complaint()

@@ -19,18 +19,23 @@ PLACES: list[tuple[list[str], str | None, object]] = [
     (["--all-scopes"], None, ANY),
 ]
 
+SCOPES: dict[object, str] = {"one": "one", SYSTEM: "(system)"}
+
 
 @pytest.mark.parametrize(("words", "kind", "scope"), PLACES)
 def test_a_pause_is_given_and_taken_back(
     cli: Cli, queue: Queue, words: list[str], kind: str | None, scope: object
 ) -> None:
     """With the same words; a pause that is there already is no error, one that is not is nothing to do (V15, §9)."""
-    cli.done("pause", *words)
+    told = f"{kind or 'every kind'} in {'all scopes' if scope is ANY else f'scope {SCOPES[scope]}'}"
+    assert cli.done("pause", *words) == f"paused {told}\n"
     cli.done("pause", *words)
     assert [(pause.kind, pause.scope) for pause in queue.pauses()] == [(kind, scope)]
-    cli.done("resume", *words)
+    assert cli.done("resume", *words) == f"resumed {told}\n"
     assert queue.pauses() == []
-    assert cli("resume", *words).status == 3
+    again = cli("resume", *words)
+    assert (again.status, again.out) == (3, "")
+    assert again.only_complaint() == f"there is no pause of {told}: `pauses` lists those that there are"
 
 
 def test_pauses_are_listed(cli: Cli, queue: Queue) -> None:
@@ -57,7 +62,7 @@ def test_pauses_are_listed(cli: Cli, queue: Queue) -> None:
     [
         ([], "--all-scopes"),
         (["--all-scopes", "--scope", "one"], "exclude"),
-        (["--kind", ""], "kind must be"),
+        (["--kind", ""], "--kind must be"),
         (["--scope", "litequeue:all"], "reserved"),
     ],
 )

@@ -100,7 +100,7 @@ def test_an_argument_that_is_not_utf8_is_wrong_usage(cli: Cli, db: Path) -> None
     command: list[str | bytes] = [sys.executable, "-m", "litequeue", "--db", str(db), "enqueue", b"caf\xe9", "1"]
     outcome = subprocess.run(command, capture_output=True, check=False)
     assert (outcome.returncode, outcome.stdout) == (2, b"")
-    assert outcome.stderr.startswith(b"litequeue: kind must be ")
+    assert outcome.stderr.startswith(b"litequeue: KIND must be ")
     assert outcome.stderr.count(b"\n") == 1
     assert not cli.path.exists()
 

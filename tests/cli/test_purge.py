@@ -7,14 +7,17 @@ import pty
 import subprocess
 import sys
 from typing import TYPE_CHECKING
+from uuid import UUID
 
+import click
 import pytest
 
 from litequeue import JobState, NewJob
+from litequeue.cli import acting
+from litequeue.cli.failures import Interrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from uuid import UUID
 
     from litequeue import Queue
     from tests.cli.conftest import Cli
@@ -101,14 +104,48 @@ def test_without_a_terminal_it_has_to_be_confirmed_by_an_option(
 ) -> None:
     """Wrong usage, with a line that says what would go; nothing does (§9, issue 8)."""
     (job_id,) = ended(NewJob("a:1"))
-    line = cli("jobs", "purge", "--state", "dead", "--kind", "a:", "--older-than", "1h").line_of_failure(2)
+    line = cli("jobs", "purge", "--state", "dead", "--kind", "a:", "--older-than", "0s").line_of_failure(2)
     assert line == (
-        "this would remove every dead job of a: in scope default that ended 3600 s ago or longer for good: "
+        "this would remove 1 job, every dead one of a: in scope default that ended 0 s ago or longer, for good: "
         "confirm it with --yes"
     )
     assert "this would remove 1 job for good" in cli("jobs", "purge", job_id, stdin="y\n").line_of_failure(2)
-    assert "in all scopes" in cli("jobs", "purge", "--state", "dead", "--all-scopes").line_of_failure(2)
+    assert "1 job, every dead one in all scopes," in cli(
+        "jobs", "purge", "--state", "dead", "--all-scopes"
+    ).line_of_failure(2)
     assert counts(queue) == (1, 0)
+
+
+def test_where_there_is_nothing_to_remove_nobody_is_asked(
+    cli: Cli, queue: Queue, ended: Callable[..., list[UUID]]
+) -> None:
+    """An id that no job has, a job that has not ended, a state that no job is in (issue 8)."""
+    ended(NewJob("work"))
+    unknown, waiting = UUID(int=7), queue.enqueue("work").job_id
+    for job_id, said in ((unknown, f"no job {unknown}"), (waiting, f"cannot remove job {waiting}: it is pending")):
+        outcome = cli("jobs", "purge", job_id)
+        assert (outcome.status, outcome.out) == (1, "0 jobs removed, 1 refused\n")
+        assert outcome.only_complaint().startswith(said)
+    for words in (["--state", "completed"], ["--state", "dead", "--older-than", "1h"]):
+        assert cli("jobs", "purge", *words).status == 3
+    assert counts(queue) == (1, 0)
+
+
+def test_an_answer_that_does_not_come_removes_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C is an interrupt, with its status; the end of the input is a no (§9)."""
+    answers: list[type[BaseException]] = [KeyboardInterrupt, EOFError]
+
+    def answer(_prompt: str) -> str:
+        raise answers.pop(0)
+
+    monkeypatch.setattr(click.termui, "visible_prompt_func", answer)
+    with pytest.raises(Interrupted, match="nothing was removed") as caught:
+        acting._is_confirmed("Remove 1 job for good?")
+    assert caught.value.exit_code == 130
+    assert not acting._is_confirmed("Remove 1 job for good?")
+    assert capsys.readouterr().err.endswith("\n")
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y", 0), ("n", 1), ("", 1)])
@@ -132,7 +169,7 @@ def test_on_a_terminal_it_asks(
         os.close(ours)
         os.close(theirs)
     assert done.returncode == left, done
-    assert "Remove every dead job in scope default for good? [y/N]" in done.stderr
+    assert "Remove 1 job, every dead one in scope default, for good? [y/N]" in done.stderr
     assert ("nothing was removed" in done.stderr) == bool(left)
     assert counts(queue) == (left, 0)
 

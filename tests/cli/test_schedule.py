@@ -87,15 +87,15 @@ def test_the_next_boundaries_are_shown_in_the_zone(cli: Cli, queue: Queue) -> No
 
 
 def test_a_schedule_is_paused_resumed_run_and_removed(cli: Cli, queue: Queue) -> None:
-    """Each by its name, in silence but for the id of a job."""
+    """Each by its name, with a line that says so."""
     queue.schedule("tick", "@every 5m", "work", "p")
-    assert cli.done("schedule", "pause", "tick") == ""
+    assert cli.done("schedule", "pause", "tick") == "paused tick\n"
     assert queue.schedules()[0].is_paused
     job = queue.get(cli.done("schedule", "now", "tick").strip())
     assert (job.kind, job.payload, job.boundary) == ("work", "p", None)
-    assert cli.done("schedule", "resume", "tick") == ""
+    assert cli.done("schedule", "resume", "tick") == "resumed tick\n"
     assert not queue.schedules()[0].is_paused
-    assert cli.done("schedule", "rm", "tick") == ""
+    assert cli.done("schedule", "rm", "tick") == "removed tick\n"
     assert queue.schedules() == []
 
 
@@ -113,7 +113,7 @@ def test_a_name_that_is_not_there_is_an_error(cli: Cli, queue: Queue, verb: str)
         (["a", "@every 0s", "work"], "not '@every 0s'; the interval must be from 1 s to 36,500 d"),
         (["a", "@daily", "work", "--timezone", "Mars/X"], "not 'Mars/X'"),
         (["a", "@daily", "work", "{"], "PAYLOAD is not JSON"),
-        (["x" * 201, "@daily", "work"], "name must be 1 to 200 characters"),
+        (["x" * 201, "@daily", "work"], "NAME must be 1 to 200 characters"),
         (["a", "@daily", "work", "--priority", "256"], "priority must be"),
     ],
 )

@@ -67,21 +67,23 @@ def test_get_of_a_kind_shows_what_is_in_force_for_it(cli: Cli, queue: Queue) -> 
 def test_set_reads_a_value_by_the_form_of_its_setting(
     cli: Cli, queue: Queue, name: str, text: str, value: Value
 ) -> None:
-    """What is set is what every handle sees, and what `get` prints can be set again (§5)."""
-    assert cli.done("settings", "set", name, text) == ""
+    """What is set is what every handle sees, and what is told of it and what `get` prints can be set again (§5)."""
+    told, value_told = cli.done("settings", "set", name, text).split()
+    assert told == name
     assert queue.settings()[name] == value
     assert type(queue.settings()[name]) is type(value)
     assert cli.json("settings", "get", name) == value
-    cli.done("settings", "set", name, cli.done("settings", "get", name).strip())
-    assert queue.settings()[name] == value
+    for again in (value_told, cli.done("settings", "get", name).strip()):
+        cli.done("settings", "set", name, again)
+        assert queue.settings()[name] == value
 
 
 def test_set_and_unset_for_a_kind(cli: Cli, queue: Queue) -> None:
     """A kind's own goes over the file's, until it is unset (§5)."""
     cli.done("settings", "set", "max_attempts", "7")
-    cli.done("settings", "set", "max_attempts", "9", "--kind", "mail:")
+    assert cli.done("settings", "set", "max_attempts", "9", "--kind", "mail:") == "max_attempts 9 for mail:\n"
     assert (queue.settings("mail:send")["max_attempts"], queue.settings("work")["max_attempts"]) == (9, 7)
-    assert cli.done("settings", "unset", "max_attempts", "--kind", "mail:") == ""
+    assert cli.done("settings", "unset", "max_attempts", "--kind", "mail:") == "max_attempts unset for mail:\n"
     assert queue.settings("mail:send")["max_attempts"] == 7
     cli.done("settings", "unset", "max_attempts")
     assert queue.settings()["max_attempts"] == 5
@@ -228,9 +230,9 @@ def test_weights_are_set_shown_and_taken_back(cli: Cli, queue: Queue) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["0"], "weight must be a whole number from 1 to 1000"),
-        (["-1"], "weight must be a whole number from 1 to 1000"),
-        (["1001", "--scope", "a"], "weight must be a whole number from 1 to 1000"),
+        (["0"], "N must be a whole number from 1 to 1000"),
+        (["-1"], "N must be a whole number from 1 to 1000"),
+        (["1001", "--scope", "a"], "N must be a whole number from 1 to 1000"),
         (["3", "--scope", "litequeue:x"], "scope must be "),
         (["--scope", "a"], "a scope goes with its weight"),
         (["3", "--scope", "a", "--system"], "--scope and --system exclude each other"),

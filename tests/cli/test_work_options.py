@@ -194,12 +194,12 @@ def test_only_a_file_that_is_there_is_worked_on(folder: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["--concurrency", "0"], "concurrency must be a whole number from 1 to 1000"),
-        (["--lease-ttl", "0"], "lease_ttl must be seconds or a timedelta, more than 0"),
-        (["--drain-timeout", "-1"], "drain_timeout must be "),
-        (["--short-retry", "2m"], "short_retry must be "),
-        (["--timeout", "0s"], "timeout must be "),
-        (["--scope", "litequeue:x"], "scope must be "),
+        (["--concurrency", "0"], "--concurrency must be a whole number from 1 to 1000"),
+        (["--lease-ttl", "0"], "--lease-ttl must be a duration of seconds, more than 0"),
+        (["--drain-timeout", "-1"], "--drain-timeout must be "),
+        (["--short-retry", "2m"], "--short-retry must be "),
+        (["--timeout", "0s"], "--timeout must be "),
+        (["--scope", "litequeue:x"], "--scope must be "),
         (["--scope", "a", "--system"], "--scope and --system exclude each other"),
         (["--scope", "a", "--all-scopes"], "--all-scopes excludes --scope and --system"),
     ],
