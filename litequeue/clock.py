@@ -84,6 +84,8 @@ def tried(value: object) -> Clock:
 def now(clock: Clock) -> tuple[int, int]:
     """Return the wall clock and the monotonic clock; what a clock raises has a note of that, and is no sign of damage.
 
+    A wall clock before 1970, that of a machine without a battery, is taken to say 1970: no stored time is negative.
+
     Raises:
         UsageError: they are no times.
     """
@@ -94,7 +96,7 @@ def now(clock: Clock) -> tuple[int, int]:
         raise
     wall_us, monotonic_us = answers
     if isinstance(wall_us, int) and isinstance(monotonic_us, int):
-        return wall_us, monotonic_us
+        return max(0, wall_us), monotonic_us
     raise UsageError.of("clock", clock, _WANTED, f"it says {answers!r}")
 
 

@@ -20,9 +20,8 @@ from litequeue.sqlite import copying, opening, presence
 from litequeue.sqlite.connection import PARTIAL_SUFFIX, why_not
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.partial import partial, publish
-from litequeue.sqlite.place import Place
+from litequeue.sqlite.place import LOGS, Place
 from litequeue.sqlite.store import Store
-from litequeue.sqlite.visiting import LOGS
 
 _TIMEOUT_S = 10.0
 

@@ -81,10 +81,6 @@ def connect(path: str, patience: Patience, *, create: bool) -> apsw.Connection:
     """
     flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if create else 0)
     try:
-        path.encode("utf-8")
-    except UnicodeEncodeError as exc:
-        raise CannotOpen(path.encode("utf-8", "replace").decode(), "its name is not valid UTF-8") from exc
-    try:
         connection = apsw.Connection(path, flags, statementcachesize=_STATEMENTS)
     except apsw.Error as exc:
         raise CannotOpen(path, why_not(path, create=create) or str(exc)) from exc

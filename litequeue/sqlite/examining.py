@@ -20,16 +20,26 @@ from litequeue.diagnosis import Finding, Severity
 from litequeue.errors import CannotOpen, NotAQueue, SchemaMismatch, StorageCorrupt, UsageError
 from litequeue.model import JobState
 from litequeue.settings import MAX_WEIGHT, SPECS, Settings, check
-from litequeue.sqlite import examining_chains, examining_schedules, invariants, schema, settings_table, tables
+from litequeue.sqlite import (
+    examining_chains,
+    examining_schedules,
+    filesystem,
+    invariants,
+    schema,
+    settings_table,
+    tables,
+)
 from litequeue.sqlite.connection import pragma, why_not
 from litequeue.sqlite.failures import translate
 from litequeue.sqlite.findings import Tally
 from litequeue.sqlite.invariants import Stored
+from litequeue.sqlite.opening import size_of
+from litequeue.sqlite.place import LOGS
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.rows import Values
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.surroundings import describe, look_around
-from litequeue.sqlite.visiting import LOGS, is_plain, visit
+from litequeue.sqlite.visiting import is_plain, visit
 from litequeue.sqlite.waiting import Waiting
 
 PAGE = 500
@@ -73,7 +83,9 @@ def examine_file(path: str, clock: Clock, log_limit_bytes: int, progress: Progre
         raise CannotOpen(path, reason_not)
     tally = Tally()
     look_around(path, tally, log_limit_bytes)  # before the look inside makes a log
-    if all(is_plain(path + suffix, or_absent=True) for suffix in LOGS):
+    if not size_of(f"{path}-shm") and filesystem.is_full(os.path.dirname(path)):
+        tally.add("disk.full")
+    elif all(is_plain(path + suffix, or_absent=True) for suffix in LOGS):
         _look_inside(path, clock, tally, progress)
     else:
         tally.add("file.unseen")

@@ -24,6 +24,8 @@ except ImportError:  # Windows
 
 FREE_SPACE_RESERVE_BYTES = 16 * 2**20
 """What enqueue leaves free on the disk, so that acknowledgements still have room."""
+_INDEX_BYTES = 64 * 1024
+"""32 KiB of index, and the first pages of the log."""
 
 _BREAKS_SQLITE = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs"})
 _SOUND = frozenset(
@@ -111,6 +113,12 @@ def free_bytes(folder: str) -> int | None:
         return shutil.disk_usage(folder).free
     except AttributeError:  # the platform has none of the calls that it is made of
         return None
+
+
+def is_full(folder: str) -> bool:
+    """Tell whether there is certainly less room than SQLite wants for the index of a log that it begins."""
+    free = free_bytes(folder)
+    return free is not None and free < _INDEX_BYTES
 
 
 class Room:

@@ -191,6 +191,9 @@ CATALOGUE: dict[str, Sort] = {
     "disk.kind": Sort(_FACT, "file system"),
     "disk.breaks": Sort(_PROBLEM, "SQLite's locks do not hold on this file system"),
     "disk.unknown": Sort(_WARNING, "litequeue has not been tested on this file system"),
+    "disk.full": Sort(
+        _PROBLEM, "the disk is full, and SQLite needs a little of it to open the file: nothing in it was looked at"
+    ),
     "disk.reserve": Sort(_WARNING, "the disk is nearly full: nothing more is enqueued"),
     "file.limit": Sort(_WARNING, "the file is nearly as large as max_bytes allows"),
 }

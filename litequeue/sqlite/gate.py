@@ -226,6 +226,22 @@ def open_sidecar(path: str, mode: int, *, create: bool = True) -> int:
     return descriptor
 
 
+def follow_mode(path: str, mode: int) -> None:
+    """Give a lock file of this user's own just this mode, where it is there and has another one."""
+    if not (hasattr(os, "fchmod") and hasattr(os, "geteuid")):
+        return
+    with contextlib.suppress(OSError):  # it is not there, or not to be opened: who needs it tells
+        if stat.S_IMODE(os.lstat(path).st_mode) == mode:
+            return
+        descriptor = open_sidecar(path, mode, create=False)
+        try:
+            status = os.fstat(descriptor)
+            if status.st_uid == os.geteuid() and status.st_nlink == 1:  # else it may be somebody's file of another name
+                os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+
 def _refuse_stranger(status: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is not an ordinary file", path)

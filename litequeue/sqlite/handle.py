@@ -22,8 +22,8 @@ from litequeue.errors import CannotOpen, LiteQueueError, NotAQueue, QueueBusy, Q
 from litequeue.sqlite import anchor, filesystem, forks, intruders, opening
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.connection import close_last
-from litequeue.sqlite.gate import Gate
-from litequeue.sqlite.place import Place
+from litequeue.sqlite.gate import Gate, follow_mode
+from litequeue.sqlite.place import MARKERS, Place
 from litequeue.sqlite.tripwire import ALL_FILES, FILE, Identity, present
 
 _log = logging.getLogger("litequeue")
@@ -260,6 +260,8 @@ class Handle:
                 self._enter(gate, deadline)
                 gate.share()
                 self._open_channels(create=create, deadline=deadline)
+                for suffix in MARKERS:
+                    follow_mode(self.place.path + suffix, self.place.mode)
             except NotAQueue:
                 if not has_sidecar:
                     gate.remove()

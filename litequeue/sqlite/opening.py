@@ -24,7 +24,7 @@ from litequeue.sqlite import connection as connections
 from litequeue.sqlite import filesystem, migrating, presence, schema
 from litequeue.sqlite.channel import Channel
 from litequeue.sqlite.failures import meaning
-from litequeue.sqlite.place import Place
+from litequeue.sqlite.place import LOGS, Place
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.result_codes import damaged
 from litequeue.sqlite.statements import SQL
@@ -86,16 +86,31 @@ def real_path(path: str | os.PathLike[str]) -> str:
     """Find the file that a path means, through links.
 
     Raises:
-        CannotOpen: it is no path, or SQLite is too old to open anything.
+        CannotOpen: it is no path, one that SQLite takes for the log of another file and may remove with that, or SQLite
+            is too old to open anything.
     """
     given = os.fspath(path)
     connections.check_library(given)
     if "\0" in given or not given:
         raise CannotOpen(repr(given), "it is not a path")
+    shown = given.encode("utf-8", "replace").decode()
     try:
-        return os.path.realpath(given)
+        real = os.path.realpath(given)
     except (OSError, UnicodeError) as exc:  # the working directory is gone, or a name that no file can have
-        raise CannotOpen(given.encode("utf-8", "replace").decode(), str(exc)) from exc
+        raise CannotOpen(shown, str(exc)) from exc
+    if not _is_utf8(real):
+        raise CannotOpen(shown, "its name is not valid UTF-8")
+    if real.endswith(LOGS):
+        raise CannotOpen(real, f"names that end in {', '.join(LOGS)} are those of SQLite's logs of other files")
+    return real
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def open_channel(channel: Channel, place: Place, clock: Clock, *, create: bool, deadline: float) -> None:
@@ -204,7 +219,7 @@ def refusal(exc: BaseException, path: str) -> BaseException:
     if not isinstance(exc, apsw.Error):
         return known
     if isinstance(known, StorageLost):
-        return CannotOpen(path, str(exc))
+        return CannotOpen(path, "the disk is full" if filesystem.is_full(os.path.dirname(path)) else str(exc))
     return damaged(path, exc) if known is exc else known
 
 

@@ -5,6 +5,13 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+LOGS = ("-wal", "-shm", "-journal")
+"""What SQLite has beside a file that is in use."""
+MARKERS = ("-lock", "-maintenance", "-schedules", "-bell", "-done")
+"""What the queue may make beside the file: empty, to be locked or to be touched."""
+SIDECARS = (*LOGS, *MARKERS)
+"""Everything that SQLite or the queue may make beside the file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

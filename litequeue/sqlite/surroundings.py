@@ -19,14 +19,12 @@ from litequeue.sqlite.findings import Tally
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.opening import size_of
 from litequeue.sqlite.partial import leftovers
+from litequeue.sqlite.place import SIDECARS
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.schema import APPLICATION_ID
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.tables import VERSION
-from litequeue.sqlite.visiting import LOGS, is_plain
-
-SIDECARS = (*LOGS, "-lock", "-maintenance", "-schedules", "-bell", "-done")
-"""Everything that SQLite or the queue may make beside the file."""
+from litequeue.sqlite.visiting import is_plain
 
 _NEARLY = 0.9
 _GATE_S = 1.0

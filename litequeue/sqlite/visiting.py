@@ -22,9 +22,7 @@ from litequeue.sqlite import forks
 from litequeue.sqlite.connection import abandon, close_last, why_not
 from litequeue.sqlite.gate import Gate
 from litequeue.sqlite.opening import refuse_cut_off
-
-LOGS = ("-wal", "-shm", "-journal")
-"""What SQLite has beside a file that is in use."""
+from litequeue.sqlite.place import LOGS
 
 _GATE_S = 1.0
 _STEP_S = 0.001

@@ -357,12 +357,28 @@ def test_a_lock_file_without_permission_is_refused(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a name that is no UTF-8 exists on POSIX only")
-def test_a_name_that_is_not_utf8_is_refused(cli: Cli) -> None:
+@pytest.mark.parametrize("words", ["init", "doctor", "stats", "top --once", "jobs ls", "restore --overwrite {other}"])
+def test_a_name_that_is_not_utf8_is_refused(cli: Cli, words: str) -> None:
     """One line, which shows the name as far as it can be shown (§6)."""
-    cli.path = cli.path.with_name("caf\udce9.queue")
-    line = cli("init").line_of_failure(1)
+    other = cli.path.with_name("caf\udce9.queue")
+    other.touch()
+    if "{other}" in words:
+        cli("init")
+    else:
+        cli.path = other
+    line = cli(*words.format(other=other).split()).line_of_failure(1)
     assert line.startswith("cannot open ")
     assert "its name is not valid UTF-8" in line
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-shm", "-journal"])
+def test_a_name_of_a_log_is_refused(cli: Cli, suffix: str) -> None:
+    """SQLite removes a file by that name when it opens the other one, and all jobs with it (G2, §6)."""
+    assert cli("init").status == 0
+    first = cli.path
+    cli.path = first.with_name(first.name + suffix)
+    assert "SQLite's logs of other files" in cli("enqueue", "lost").line_of_failure(1)
+    assert not cli.path.exists()
 
 
 def test_a_database_beside_the_queue_s_tables_is_the_user_s_business(

@@ -131,3 +131,16 @@ def test_a_reboot_with_a_wrong_clock_lapses_what_was_held(
     job = again.get(lease.job_id)
     assert job.finished_at is not None
     assert job.finished_at >= job.created_at
+
+
+def test_a_clock_before_1970_stops_nothing(queue: Queue, clock: FakeClock) -> None:
+    """A machine without a battery in its clock: jobs come, go, fail and are due as ever, in order (G4, §8)."""
+    first = queue.enqueue("work").job_id
+    clock.step_wall(-4_000_000_000)
+    second, delayed = queue.enqueue("work").job_id, queue.enqueue("work", delay=5).job_id
+    assert [lease.job_id for lease in queue.lease_many(5)] == [first, second]
+    clock.step_wall(4_000_000_010)
+    (lease,) = queue.lease_many(5)
+    assert lease.job_id == delayed
+    lease.complete()
+    assert queue.get(delayed).state is JobState.COMPLETED

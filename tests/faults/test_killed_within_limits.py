@@ -162,7 +162,7 @@ def test_a_place_is_free_within_about_a_second_of_its_holders_death(
     since = time.monotonic()
     assert queue.wait(30)
     assert queue.lease_next() is not None
-    assert time.monotonic() - since < 5, "about a second, and some for a machine that is busy"
+    assert time.monotonic() - since < 10, "about a second, and what a loaded machine adds"
 
 
 def _maintain(parent: Parent, path: str) -> None:

@@ -92,7 +92,7 @@ def test_whoever_runs_maintenance_notices_a_death_in_about_a_second(
         while queue.get(job_id).state is JobState.LEASED and time.monotonic() - died_at < 30:
             time.sleep(0.01)
         assert queue.get(job_id).state is JobState.RETRYABLE
-        assert time.monotonic() - died_at < 5, "half a second, and what a loaded machine adds"
+        assert time.monotonic() - died_at < 10, "half a second, and what a loaded machine adds"
     finally:
         maintenance.stop()
         thread.join()

@@ -295,7 +295,7 @@ def test_another_one_fires_within_a_second_of_the_leaders_death(
     died_at = time.monotonic()
     clock.step(timedelta(seconds=60))
     settle(queue, clock)
-    assert time.monotonic() - died_at < 3.0  # about one; the machine may be busy
+    assert time.monotonic() - died_at < 10, "about one, and what a loaded machine adds"
     assert [schedule.fired for schedule in queue.schedules()] == [2]
     for other in others:
         other.kill()

@@ -192,7 +192,7 @@ def test_every_problem_is_planted_by_a_test_of_these() -> None:
     """A code that nothing provokes may be one that cannot be found at all."""
     elsewhere = {
         *("file.empty", "file.foreign", "file.unreadable", "file.integrity", "file.index", "file.encoding"),
-        *("job.values", "file.links", "sidecar.kind", "sidecar.access", "disk.breaks"),
+        *("job.values", "file.links", "sidecar.kind", "sidecar.access", "disk.breaks", "disk.full"),
     }
     assert {code for code, sort in CATALOGUE.items() if sort.severity == "problem"} == elsewhere | {
         code for code, _ in PLANTED

@@ -244,5 +244,18 @@ def test_a_disk_that_is_nearly_full(
 ) -> None:
     """What is kept free for acknowledgements is all that is left (§6)."""
     queue.enqueue("work")
-    monkeypatch.setattr(filesystem, "free_bytes", lambda _folder: 1000)
+    monkeypatch.setattr(filesystem, "free_bytes", lambda _folder: 1_000_000)
     assert found()["disk.reserve"] == "warning"
+
+
+def test_a_disk_that_is_full(
+    queue: Queue, found: Callable[[], dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that cannot be opened for want of room is not called damaged; one that is open is looked at (§6)."""
+    queue.enqueue("work")
+    monkeypatch.setattr(filesystem, "free_bytes", lambda _folder: 1000)
+    codes = found()
+    assert (codes["disk.reserve"], "disk.full" in codes, "job.count" in codes) == ("warning", False, True)
+    queue.close()
+    codes = found()
+    assert (codes["disk.full"], "job.count" in codes) == ("problem", False)

@@ -65,6 +65,18 @@ def test_what_is_made_beside_a_file_has_the_mode_of_that_file(path: Path) -> Non
     assert [found.code for found in litequeue.doctor(path).findings if found.code == "sidecar.mode"] == []
 
 
+@pytest.mark.parametrize("mode", [0o660, 0o600])
+def test_what_lies_beside_a_file_follows_its_mode(path: Path, mode: int) -> None:
+    """Who is let in by a chmod of the file may use it once its owner has opened it, who is shut out may not (§9)."""
+    with litequeue.open(path, mode=mode ^ 0o060) as queue:
+        queue.enqueue("work")
+        assert queue.lease_next() is not None
+    path.chmod(mode)
+    with litequeue.open(path) as queue:
+        queue.enqueue("work")
+        assert set(_modes(path.parent).values()) == {oct(mode)}
+
+
 def test_a_sidecar_that_was_there_before_does_not_widen_the_mode(path: Path) -> None:
     """A lock file that another user has planted in a shared folder does not open the queue to everybody (§9)."""
     sidecar = path.with_name(f"{path.name}-lock")
