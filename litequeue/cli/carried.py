@@ -7,7 +7,9 @@ known is refused. Leaves out: the forms of payloads (`exact`).
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from uuid import UUID
 
 from litequeue import NewJob, codec
 from litequeue.arguments import RESERVED_PREFIX
@@ -32,9 +34,9 @@ class Unfit(Exception):
     """A job that cannot be exported; the message says why."""
 
 
-def form_of(found: Found) -> dict[str, Json]:
-    """Return the line of a job; what it has not is not in it."""
-    job, waits = found
+def form_of(found: Found, parents: Sequence[UUID]) -> dict[str, Json]:
+    """Return the line of a job; what it has not is not in it. `parents` are those that it is to wait for."""
+    job, waits = found.job, found.waits
     if waits is not None and waits.is_too_many:
         raise Unfit("it waits for more jobs than one that is enqueued may")
     key = job.idempotency_key
@@ -56,8 +58,8 @@ def form_of(found: Found) -> dict[str, Json]:
         "last_error": job.last_error,
     }
     form |= {name: value for name, value in more.items() if value is not None}
-    if waits is not None:
-        form["after"] = [str(parent) for parent in waits.parents]
+    if waits is not None and parents:
+        form["after"] = [str(parent) for parent in parents]
         form["on_parent_failure"] = waits.on_parent_failure
     return form
 

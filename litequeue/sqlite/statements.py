@@ -149,6 +149,7 @@ class Statements:
     records: str
     last_id: str
     export_ids: str
+    export_gates: str
     exported: str
     ids_between: str
     ids_between_in_state: str

@@ -643,19 +643,23 @@ ORDER BY job.priority, job.created_at, job.job_id LIMIT ?9;
 SELECT job_id FROM litequeue_body ORDER BY job_id DESC LIMIT 1;
 
 -- name: export_ids
--- One step of the walk over all jobs, by what never changes of them.
-SELECT job_id FROM litequeue_body WHERE job_id > ? AND job_id <= ? ORDER BY job_id LIMIT ?;
+-- One step of the walk over all jobs, by what never changes of them; and whether a job has a gate.
+SELECT job_id, EXISTS (SELECT 1 FROM litequeue_gate AS gate WHERE gate.job_id = body.job_id)
+FROM litequeue_body AS body WHERE job_id > ? AND job_id <= ? ORDER BY job_id LIMIT ?;
+
+-- name: export_gates
+-- One step of the walk over the jobs that have a gate.
+SELECT id, job_id FROM litequeue_gate WHERE id > ? AND id <= ? ORDER BY id LIMIT ?;
 
 -- name: exported
--- Those of a step that are in some states (a text of their codes), of a scope or of all, and of a kind as in `records`.
+-- A job, if it is in one of some states (a text of their codes), of a scope or of any, and of a kind as in `records`.
 SELECT <record>
 FROM litequeue_body AS body
 CROSS JOIN litequeue_job AS job NOT INDEXED ON <job_of_body>
 LEFT JOIN litequeue_outcome AS outcome ON <own_outcome>
 LEFT JOIN litequeue_continuation AS continuation ON <own_continuation>
-WHERE body.job_id > ?1 AND body.job_id <= ?2 AND instr(?3, job.state) AND (?4 IS NULL OR body.scope = ?4)
-    AND (?5 IS NULL OR job.kind = ?5 OR (job.kind >= ?6 AND job.kind < ?7))
-ORDER BY body.job_id;
+WHERE body.job_id = ?1 AND +body.job_id = ?1 AND instr(?2, job.state) AND (?3 IS NULL OR body.scope = ?3)
+    AND (?4 IS NULL OR job.kind = ?4 OR (job.kind >= ?5 AND job.kind < ?6));
 
 -- name: ids_between
 -- The ids that begin with some digits are a range of the primary key.

@@ -239,6 +239,97 @@ def test_what_cannot_be_carried_is_said(cli: Cli, queue: Queue, sql: Sql, monkey
         assert line.startswith(f"litequeue: job {job_id} is left out: {reasons[job_id]}")
 
 
+def graph_of(queue: Queue) -> dict[UUID, tuple[JobState, set[UUID]]]:
+    """Return the state of each job, and what it waits for."""
+    return {job.job_id: (job.state, set(queue.dependencies(job.job_id).waits_for)) for job in queue.list(scope=ANY)}
+
+
+def test_what_waits_comes_after_what_it_waits_for(cli: Cli, queue: Queue, into: Cli, other: Queue) -> None:
+    """In whatever order the ids are, and through all scopes: the same graph in the other file (issue 8)."""
+    ids = [f"{digit}0000000-0000-4000-8000-000000000001" for digit in "f741"]
+    queue.enqueue("first", job_id=ids[0], scope="acme")
+    queue.enqueue("second", job_id=ids[2], after=[ids[0]])
+    queue.enqueue("third", job_id=ids[1], after=[ids[0], ids[2]])
+    queue.batch([NewJob("part", job_id=f"e{n}000000-0000-4000-8000-000000000001") for n in range(5)], NewJob("last"))
+    queue.enqueue("fourth", job_id=ids[3], after=[ids[1]])
+    text = cli.done("jobs", "export", "--all-scopes")
+    assert into.done("jobs", "import", stdin=text) == "10 jobs imported\n"
+    assert graph_of(other) == graph_of(queue)
+    assert [state for state, _ in graph_of(other).values()].count(JobState.WAITING) == 4
+
+
+def test_what_is_not_exported_is_waited_for_no_more(cli: Cli, queue: Queue, into: Cli, other: Queue) -> None:
+    """A line that names a job that no line is of could not be imported: it is left out, and counted (issue 8)."""
+    parents = [queue.enqueue("parent", n).job_id for n in range(2)]
+    near = queue.enqueue("child", scope="acme").job_id
+    child = queue.enqueue("child", after=[*parents, near], scope="acme").job_id
+    outcome = cli("jobs", "export", "--kind", "child", "--scope", "acme")
+    assert outcome.status == 0
+    assert outcome.only_complaint() == "2 jobs left out of `after`: not exported, so no line waits for them"
+    assert into.done("jobs", "import", stdin=outcome.out) == "2 jobs imported\n"
+    assert graph_of(other) == {near: (JobState.PENDING, set()), child: (JobState.WAITING, {near})}
+
+
+def test_what_waits_for_one_that_cannot_be_carried_is(
+    cli: Cli, queue: Queue, into: Cli, other: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a group that is too large is left out; everything else can be imported (issue 8)."""
+    monkeypatch.setattr(exporting, "MAX_PARENTS", 2)
+    batch = queue.batch((NewJob("part", n) for n in range(3)), NewJob("last"))
+    queue.enqueue("afterwards", after=[batch.then.job_id])
+    outcome = cli("jobs", "export")
+    assert (outcome.status, len(outcome.err.splitlines())) == (1, 2)
+    assert "1 job left out of `after`" in outcome.err
+    assert into.done("jobs", "import", stdin=outcome.out) == "4 jobs imported\n"
+    assert {job.kind for job in other.list()} == {"part", "afterwards"}
+
+
+@pytest.mark.parametrize("end", ["complete", "cancel"])
+def test_an_end_that_not_all_have_been_told_of_counts(cli: Cli, queue: Queue, end: str) -> None:
+    """A parent that has completed is waited for no more; one that has not, by what the job says of it (issue 8)."""
+    parent = queue.enqueue("parent").job_id
+    queue.enqueue_many(NewJob("told", after=[parent]) for _ in range(100))
+    queue.enqueue_many(NewJob("child", n, after=[parent], on_parent_failure="run") for n in range(2))
+    queue.enqueue("fragile", after=[parent])
+    if end == "complete":
+        queue.lease_many(1)[0].complete()
+    else:
+        queue.cancel(parent)
+    lines = [line for line in lines_of(cli.done("jobs", "export")) if line["kind"] != "told"]
+    assert [line["state"] for line in lines] == ["waiting"] * len(lines)
+    assert [line["kind"] for line in lines] == ["child", "child", *(["fragile"] if end == "complete" else [])]
+    assert not any("after" in line for line in lines)
+
+
+def test_a_job_that_waits_no_more_comes_once(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has been passed when it waited, and is ready when its turn comes; what was begun later is not waited for."""
+    monkeypatch.setattr(exporting, "STEP", 2)
+    made = {queue.enqueue("parent").job_id}
+    made.add(queue.enqueue("child", after=made).job_id)
+    made |= {queue.enqueue("child", after=made).job_id for _ in range(3)}
+    found: list[UUID] = []
+    for step in queue.exporter(JobState).steps():
+        found += [one.job.job_id for one in step.found]
+        for lease in queue.lease_many(1):
+            lease.complete()
+        queue.enqueue("later", after=[queue.enqueue("later").job_id])
+    assert sorted(found) == sorted(made)
+
+
+def test_the_newest_trigger_of_a_job_that_runs_is_carried(cli: Cli, queue: Queue, into: Cli, other: Queue) -> None:
+    """An import has no run that it could wait for: the line is what a reset makes of a job that waits (V2)."""
+    queue.enqueue("sync", 1, idempotency_key="k", max_attempts=3)
+    (lease,) = queue.lease_many(1)
+    due = datetime(2031, 5, 4, tzinfo=UTC)
+    queue.enqueue("sync", 2, idempotency_key="k", on_conflict="reset", priority=7, run_at=due, expires=timedelta(9999))
+    into.done("jobs", "import", stdin=cli.done("jobs", "export"))
+    job = other.get(lease.job_id)
+    assert (job.payload, job.priority, job.max_attempts, job.idempotency_key) == (2, 7, 3, "k")
+    assert (job.not_before, job.state) == (int(due.timestamp() * 1e6), JobState.SCHEDULED)
+    assert job.expires_at is not None
+    assert queue.get(lease.job_id).payload == 1
+
+
 def test_what_is_the_queue_s_own_stays_behind(cli: Cli, queue: Queue, sql: Sql) -> None:
     """Messages of outboxes are counted; the key of a schedule's job is no key of anybody else's (V2)."""
     with queue.transaction() as tx:
@@ -389,6 +480,14 @@ def peak(work: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def test_a_step_is_of_so_many_bytes(cli: Cli, queue: Queue, tmp_path: Path) -> None:
+    """However large payloads are, few of them are in memory at once (issue 8)."""
+    queue.enqueue_many(NewJob("large", "x" * 500_000) for _ in range(30))
+    queue.enqueue("next", after=[queue.enqueue("small").job_id])
+    assert [len(step.found) for step in queue.exporter().steps()] == [3] * 10 + [1, 1]
+    assert peak(partial(cli.done, "jobs", "export", tmp_path / "jobs.jsonl")) < 8_000_000
 
 
 @pytest.mark.slow
