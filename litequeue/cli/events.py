@@ -65,7 +65,7 @@ def events(
     The last events of the jobs that were enqueued last, whatever has become of them. With --follow new ones come as
     they are committed, by the bells, and within a second where none is rung; SIGTERM or Ctrl-C ends it, with status 0.
     A run that begins and ends between two looks may be missed where other jobs of its scope and priority have overtaken
-    it, and so may the end of a job that is removed at its end.
+    it, and so may the end of a job that is removed at its end: see docs/guide/command.md.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:

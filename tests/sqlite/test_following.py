@@ -10,6 +10,7 @@ import pytest
 import litequeue
 from litequeue import ANY, SYSTEM, NewJob, QueueClosed, StorageCorrupt
 from litequeue.sqlite import following
+from litequeue.sqlite.ends import BEFORE_ALL
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.statements import SQL
 from litequeue.sqlite.watching import Listener
@@ -217,13 +218,14 @@ def test_what_is_remembered_is_bounded(
     assert follower.news() == []
 
 
-def test_the_cost_does_not_grow_with_the_jobs_that_are_there(queue: Queue) -> None:
+def test_the_cost_does_not_grow_with_the_jobs_that_are_there(queue: Queue, clock: FakeClock) -> None:
     """The same steps of SQLite's for the same news, beside ten times as many jobs in each state (G9)."""
     counts = []
-    for rows in (100, 1000):
+    for rows in (150, 1500):
         queue.enqueue_many(NewJob("work", n) for n in range(2 * rows))
         queue.enqueue_many(NewJob("work", n, delay=60) for n in range(rows))
         queue.complete_many(queue.lease_many(rows))
+        clock.advance(1)
         follower = queue.follower()
         follower.latest(0)
         queue.enqueue("work")
@@ -254,12 +256,120 @@ def test_rows_out_of_order_are_damage_and_no_endless_news(
 
     def go_round(reader: Reader, statement: str, *values: SQLiteValue) -> list[tuple[Any, ...]]:
         if statement == SQL.group_since:
-            values = (*values[:3], *following._BEFORE_ALL, *values[5:])
+            values = (*values[:3], *BEFORE_ALL, *values[5:])
         return look(reader, statement, *values)
 
     monkeypatch.setattr(Reader, "all", go_round)
     with pytest.raises(StorageCorrupt, match="out of order"):
         follower.news()
+
+
+@pytest.mark.parametrize("back_s", [0.5, 30, 3600])
+def test_the_clock_is_set_back_and_nothing_is_missed(
+    queue: Queue, follower: Follower, clock: FakeClock, back_s: float
+) -> None:
+    """What arrives then lies before what was there; each event once, also when the clock has caught up (G8)."""
+    queue.enqueue_many(NewJob("old", scope=f"s{n % 2}") for n in range(20))
+    queue.enqueue("slow")
+    queue.complete_many([*queue.lease_many(10, scope="s0"), *queue.lease_many(5, scope="s1")])
+    clock.advance(10)
+    follower.news()
+    (slow,) = queue.lease_many(1, ttl=80_000)
+    clock.step_wall(-back_s)
+    expected = [(slow.job_id, "leased")]
+    for _ in range(20):
+        job_id = queue.enqueue("new", scope="s0").job_id
+        for lease in queue.lease_many(1, scope="s0"):
+            lease.complete()
+        expected += [(job_id, name) for name in ("enqueued", "leased", "completed")]
+        assert sorted(told(follower.news())) == sorted(expected)
+        expected = []
+        clock.advance(back_s / 10)
+    slow.complete()
+    assert told(follower.news()) == [(slow.job_id, "completed")]
+    assert follower.news() == []
+
+
+def test_one_who_begins_while_the_clock_is_behind_misses_nothing(
+    make_queue: MakeQueue, queue: Queue, clock: FakeClock
+) -> None:
+    """The past stays the past, and what comes before it in its group is news (G8)."""
+    queue.enqueue_many(NewJob("old") for _ in range(20))
+    queue.complete_many(queue.lease_many(20))
+    clock.advance(10)
+    clock.step_wall(-3600)
+    follower = make_queue().follower()
+    follower.latest(0)
+    job_id = queue.enqueue("new").job_id
+    (lease,) = queue.lease_many(1)
+    lease.complete()
+    assert told(follower.news()) == [(job_id, name) for name in ("enqueued", "leased", "completed")]
+
+
+def test_what_lies_ahead_of_the_clock_is_known_up_to_a_number(
+    queue: Queue, follower: Follower, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look stays bounded, and is at the last ones of a group (issue 8)."""
+    monkeypatch.setattr(following, "_PAGE", 10)
+    queue.enqueue_many(NewJob("old", n) for n in range(30))
+    clock.advance(10)
+    while follower.news():
+        pass
+    clock.step_wall(-3600)
+    for n in range(30):
+        job_id = queue.enqueue("new", n).job_id
+        assert told(follower.news()) == [(job_id, "enqueued")]
+    assert max(len(end.ahead) for end in follower._group_ends._ends.values()) == 10
+
+
+@pytest.mark.parametrize("how", ["step_wall", "suspend"])
+def test_the_clock_goes_forth_and_nothing_is_missed(
+    queue: Queue, follower: Follower, clock: FakeClock, how: str
+) -> None:
+    """What was committed since the last look is two minutes old at once; the order is that of the moments (G8)."""
+    clock.advance(5)
+    first = queue.enqueue("work").job_id
+    (lease,) = queue.lease_many(1)
+    lease.complete()
+    getattr(clock, how)(120)
+    second = queue.enqueue("work").job_id
+    expected = [(first, "enqueued"), (first, "leased"), (first, "completed"), (second, "enqueued")]
+    assert told(follower.news()) == expected
+    clock.step_wall(-120)
+    third = queue.enqueue("work", priority=1).job_id
+    assert told(follower.news()) == [(third, "enqueued")]
+
+
+def test_a_step_ends_the_wait(follower: Follower, clock: FakeClock) -> None:
+    """Though nothing was committed: the sooner it is known, the less is uncertain (G8)."""
+    clock.step_wall(-60)
+    assert follower.wait(5)
+    assert follower.news() == []
+    assert not follower.wait(0)
+
+
+def test_a_job_that_is_brought_back_is_told_of(queue: Queue, follower: Follower, clock: FakeClock) -> None:
+    """It keeps its place, behind the end of its group: it is among the first of those that wait (V16, issue 8)."""
+    clock.advance(1)
+    dead, cancelled, completed = (queue.enqueue(kind).job_id for kind in ("dead", "cancelled", "completed"))
+    queue.lease_many(1)[0].fail("boom", retryable=False)
+    queue.cancel(cancelled)
+    queue.lease_many(1)[0].complete()
+    clock.advance(1)
+    queue.enqueue_many(NewJob("work", n) for n in range(10))
+    queue.complete_many(queue.lease_many(3))
+    clock.advance(1)
+    follower.news()
+    clock.advance(3600)
+    for job_id in (dead, cancelled, completed):
+        queue.retry(job_id)
+    assert sorted(told(follower.news())) == sorted((job_id, "retried") for job_id in (dead, cancelled, completed))
+    queue.complete_many(queue.lease_many(3))
+    found = told(follower.news())
+    assert sorted(found) == sorted(
+        (job_id, name) for job_id in (dead, cancelled, completed) for name in ("leased", "completed")
+    )
+    assert follower.news() == []
 
 
 # --- waiting
