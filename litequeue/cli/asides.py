@@ -13,7 +13,7 @@ from litequeue.cli.layout import is_terminal
 from litequeue.cli.output import scope_text, warn
 from litequeue.model import ANY, Scope, SpecialScope
 
-OTHER_SCOPES = "There are jobs in other scopes, too: see `scopes`, or give --all-scopes."
+OTHER_SCOPES = "Other scopes have jobs, too: see `scopes`, or give --all-scopes."
 
 
 def tell_empty(found: Sized, nothing: str) -> None:

@@ -104,9 +104,10 @@ def _attempts(job: Job) -> str:
 def _about(job: Job, times: Times, missing: int | None, gone: Collection[int]) -> list[str]:
     """Say what matters of a job in this state: who has it, when it goes on, what went wrong."""
     match job.state:
+        case JobState.LEASED if job.holder in gone:
+            parts = [f"held by {job.worker_id}, which is dead", *how_far(job)]
         case JobState.LEASED:
-            ends = "which is dead" if job.holder in gone else f"lapses {times.distance(job.lease_deadline)}"
-            parts = [*how_far(job), f"held by {job.worker_id}, {ends}"]
+            parts = [*how_far(job), f"held by {job.worker_id}, lapses {times.distance(job.lease_deadline)}"]
         case JobState.RETRYABLE | JobState.SCHEDULED:
             parts = [f"due {times.distance(job.not_before)}"]
         case JobState.WAITING if missing:

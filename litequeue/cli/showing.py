@@ -14,6 +14,7 @@ from uuid import UUID
 from litequeue import Queue
 from litequeue.cli.jsonable import Json, job_form
 from litequeue.cli.layout import behind, logged
+from litequeue.cli.listing import gone_of
 from litequeue.cli.output import one_line, plain, pretty, scope_text, state_text
 from litequeue.cli.times import Times
 from litequeue.errors import RecordError
@@ -43,6 +44,8 @@ class Seen:
     held_back: Sequence[str]
     most_attempts: int
     """Its own or, without one, that of the settings of its kind."""
+    is_holder_gone: bool
+    """Whether it runs by a holder that is known to be dead."""
 
     @classmethod
     def of(cls, queue: Queue, job_id: UUID) -> Seen:
@@ -53,7 +56,8 @@ class Seen:
         """
         job = queue.get(job_id)
         most = job.max_attempts or cast("int", queue.settings(job.kind)["max_attempts"])
-        return cls(job, queue.dependencies(job_id), queue.held_back(job_id), most)
+        is_gone = job.holder in gone_of(queue, [job])
+        return cls(job, queue.dependencies(job_id), queue.held_back(job_id), most, is_gone)
 
 
 def job_lines(seen: Seen, times: Times) -> Iterator[str]:
@@ -87,17 +91,22 @@ def _is_there(job: Job, name: str, value: Json) -> bool:
 
 
 def _text(seen: Seen, name: str, value: Json, times: Times) -> str:
-    if name == "scope":
-        return scope_text(seen.job.scope)
-    if name == "attempts":
-        return f"{seen.job.attempts} of {seen.most_attempts}"
-    if name == "progress":
-        return f"{seen.job.progress:.0%}"
-    if name in _TIMES:
-        return times.full(value if isinstance(value, int) else None)
-    if name in _VALUES:
-        return pretty(value)
-    return value if isinstance(value, str) else pretty(value)
+    match name:
+        case "scope":
+            text = scope_text(seen.job.scope)
+        case "attempts":
+            text = f"{seen.job.attempts} of {seen.most_attempts}"
+        case "progress":
+            text = f"{seen.job.progress:.0%}"
+        case "worker_id" if seen.is_holder_gone:
+            text = f"{seen.job.worker_id}, which is dead"
+        case _ if name in _TIMES:
+            text = times.full(value if isinstance(value, int) else None)
+        case _ if isinstance(value, str) and name not in _VALUES:
+            text = value
+        case _:
+            text = pretty(value)
+    return text
 
 
 def _chain(dependencies: Dependencies) -> Iterator[tuple[str, str]]:

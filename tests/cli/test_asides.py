@@ -56,3 +56,4 @@ def test_what_is_in_other_scopes_is_not_forgotten(
     queue.enqueue("work")
     queue.lease_many(1)[0].fail("boom", retryable=False)
     assert cli(*words.split()).only_complaint() == OTHER_SCOPES
+    assert cli(*words.split(), "--scope", "acme").err == ""

@@ -112,12 +112,17 @@ def test_headings_of_states_are_the_same_everywhere_and_short_where_it_is_narrow
 
 
 @pytest.mark.usefixtures("crowded")
-def test_the_kind_of_a_running_job_gives_way_to_how_far_it_is(cli: Cli, terminal: Callable[[int], None]) -> None:
+def test_the_kind_of_a_running_job_gives_way_to_how_far_it_is(
+    cli: Cli, queue: Queue, terminal: Callable[[int], None]
+) -> None:
     """`workers` on a narrow terminal (issue 8)."""
+    (lease,) = queue.lease_many(1)
+    lease.checkpoint(b"", progress=0.5)
     terminal(NARROW)
-    _, _, first, second = cli.done("workers").splitlines()
-    assert re.search(r"  mail:send +(now|\d+ s ago)  18% page", first)
+    _, _, first, second, third = cli.done("workers").splitlines()
+    assert re.search(r"  mail:send +(now|\d+ s ago) +18% page", first)
     assert "in tenant" in second
+    assert re.search(r"  ing\S*…\S*ges +(now|\d+ s ago) +50%$", third)
 
 
 @pytest.mark.usefixtures("crowded")

@@ -178,8 +178,11 @@ def test_a_job_whose_holder_has_died_says_so(cli: Cli, queue: Queue) -> None:
     queue.enqueue("work")
     queue.lease_many(1, worker_id="ada")
     assert "held by ada, lapses in " in cli.done("jobs", "ls")
+    job_id = queue.list()[0].job_id
+    assert re.search(r"^worker_id +ada$", cli.done("jobs", "show", job_id), re.MULTILINE)
     queue._store.holdings.presence.release()  # as the kernel does when the process has died
     assert cli.done("jobs", "ls").endswith("  held by ada, which is dead\n")
+    assert re.search(r"^worker_id +ada, which is dead$", cli.done("jobs", "show", job_id), re.MULTILINE)
 
 
 def test_a_narrow_terminal_has_the_details_of_a_log_below_its_lines(

@@ -143,7 +143,7 @@ def test_a_job_that_is_held_back_says_by_what(cli: Cli, queue: Queue) -> None:
 @pytest.mark.usefixtures("filled")
 def test_stats_of_one_scope_say_that_there_are_others(cli: Cli, queue: Queue) -> None:
     """In a line at the end; not where all are counted, or there is no other (issue 8)."""
-    hint = "There are jobs in other scopes, too: see `scopes`, or give --all-scopes."
+    hint = "Other scopes have jobs, too: see `scopes`, or give --all-scopes."
     assert cli.done("stats").splitlines()[-1] == cli.done("stats", "--system").splitlines()[-1] == hint
     assert hint not in cli.done("stats", "--all-scopes")
     for job in queue.list(scope=ANY):
