@@ -27,7 +27,7 @@ ALLOWED = {
     ("sqlite/gate.py", "lockers"): "reads the kernel's table of locks under /proc",
     ("sqlite/gate.py", "_is_at_work"): "reads the state of a process under /proc",
     ("sqlite/kqueue.py", "Kqueue.arm"): "copies a descriptor of a bell, a sidecar that SQLite never locks",
-    ("cli/files.py", "new_file"): "makes a file, and fails where one is",
+    ("cli/files.py", "new_file"): "writes a file of a name that nothing had",
     ("cli/files.py", "foreign_file"): "has compared it with the queue's files",
     ("sqlite/gate.py", "open_sidecar"): "opens `<file>-lock`, `-bell` or `-done`, sidecars that SQLite never locks",
 }

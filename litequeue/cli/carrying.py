@@ -17,7 +17,7 @@ from typing import TextIO
 
 import click
 
-from litequeue import JobState
+from litequeue import JobState, Queue
 from litequeue.arguments import RESERVED_PREFIX
 from litequeue.cli.batches import Loader
 from litequeue.cli.carried import Unfit, form_of, job_of
@@ -37,6 +37,7 @@ from litequeue.cli.input import (
 from litequeue.cli.jsonable import dumps
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.progress import progress
+from litequeue.cli.stepwise import Stepwise, stepwise
 from litequeue.cli.target import Target, pass_target
 from litequeue.errors import RecordError, UsageError
 from litequeue.model import SYSTEM
@@ -84,24 +85,27 @@ def export_jobs(
 ) -> None:
     """Write jobs as JSON lines, for `jobs import`.
 
-    To FILE, which must not exist, or to standard output. Those that have not ended, unless --state says which. Each
-    that is there all the while is written once, after those that it waits for; workers may go on meanwhile. What it
-    waits for and is not exported, it waits for no more; that is said. Attempts, results and event logs stay behind,
-    and so do the messages of outboxes.
+    To FILE, which must not exist and is there when it is whole, or to standard output. Those that have not ended,
+    unless --state says which. Each that is there all the while is written once, after those that it waits for; workers
+    may go on meanwhile. What it waits for and is not exported, it waits for no more; that is said. Attempts, results
+    and event logs stay behind, and so do the messages of outboxes.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     states = _UNFINISHED if state is None else [JobState[state.upper()]]
     tally = _Tally()
     with (
+        stepwise() as told,
         target.queue() as queue,
-        _output(file, queue.mode) as out,
+        _output(file, queue) as out,
         progress("exporting", out=out) as drawn,
     ):
         exporter = queue.exporter(states, kind, where)
         total = 0 if drawn is None else exporter.count()
         for step in exporter.steps():
             for line in _lines(step.found, tally):
-                out.write(line)
+                with told.waiting():
+                    out.write(line)
+            told.end_if_told()
             tally.looked_at += step.looked_at
             if drawn is not None and total:
                 drawn(min(tally.looked_at, total), total)
@@ -135,10 +139,10 @@ def import_jobs(target: Target, *, file: str) -> None:
     """
     with target.queue() as queue:
         loader = Loader(queue, "imported")
-        with _input(file, queue.path) as lines, progress("importing") as drawn:
+        with _input(file, queue.path) as lines, progress("importing") as drawn, stepwise() as told:
             total = _size(lines)
             try:
-                for read in _load(loader, lines):
+                for read in _load(loader, lines, told):
                     if drawn is not None and total:
                         drawn(min(read, total), total)
             except KeyboardInterrupt as exc:
@@ -170,10 +174,15 @@ def _lines(found: list[Found], tally: _Tally) -> Iterator[str]:
         yield line + "\n"
 
 
-def _load(loader: Loader, lines: BufferedReader) -> Iterator[int]:
+def _load(loader: Loader, lines: BufferedReader, told: Stepwise) -> Iterator[int]:
     """Import lines as they come; yield how many bytes have been read, after each commit."""
     number = read = 0
-    for some in arriving_lines(lines):
+    arriving = arriving_lines(lines)
+    while True:
+        with told.waiting():
+            some = next(arriving, None)
+        if some is None:
+            return
         for line in some:
             number += 1
             read += len(line) + 1
@@ -190,13 +199,13 @@ def _load(loader: Loader, lines: BufferedReader) -> Iterator[int]:
 
 
 @contextmanager
-def _output(path: str, mode: int) -> Iterator[TextIO]:
+def _output(path: str, queue: Queue) -> Iterator[TextIO]:
     if path == _STANDARD:
         if sys.stdout is None:
             raise Failure("standard output is closed")
         yield sys.stdout
         return
-    with new_file(path, mode) as file:
+    with new_file(path, queue.mode, queue.path) as file:
         yield file
 
 

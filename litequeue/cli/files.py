@@ -1,43 +1,48 @@
 """Files that a command writes or reads beside the queue.
 
-Invariant: never one of the queue's own. A file that is written was not there before, and one that is read is compared
-with those of the queue first: closing a descriptor of such a one drops SQLite's locks (DESIGN §3).
+Invariant: never one of the queue's own: SQLite deletes a journal that it has not written, and closing a descriptor of
+a file that it has locked drops its locks (DESIGN §3). A file that is written was not there before, and is there when
+it is whole; what a kill leaves of it has a hidden name of its own (`partial`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, TextIOWrapper
 from pathlib import Path
 
-from litequeue.cli.failures import Failure
-
-_OF_QUEUE = ("", "-wal", "-shm", "-journal", "-lock")
+from litequeue.cli.failures import Failure, Misuse
+from litequeue.sqlite.partial import partial, publish
+from litequeue.sqlite.surroundings import is_own
 
 
 @contextmanager
-def new_file(path: str, mode: int) -> Iterator[TextIOWrapper]:
-    """Make a file and give it to be written; when anything goes wrong on the way, it is gone again.
+def new_file(path: str, mode: int, queue_path: str) -> Iterator[TextIOWrapper]:
+    """Give a file to be written, and put it at its place in the end; when anything goes wrong on the way, it is gone.
 
     Raises:
-        Failure: there is one already.
+        Failure: there is one already, or it would be one of the queue's own.
+        OSError: it cannot be made there, or not be written.
     """
+    _refuse(path, queue_path)
+    place = str(Path(path).absolute())
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), mode)
+        if os.path.lexists(place):
+            raise FileExistsError
+        with partial(place, mode) as made:
+            with Path(made).open("w", encoding="utf-8", newline="\n") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            publish(made, place, overwrite=False)
     except FileExistsError as exc:
         raise Failure(f"{path} exists already: name a file that does not") from exc
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-            file.flush()
-            os.fsync(descriptor)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(path).unlink()
-        raise
+    except OSError as exc:
+        if exc.filename is None:
+            raise
+        raise OSError(exc.errno, exc.strerror, path) from exc  # not of the unfinished one
 
 
 @contextmanager
@@ -48,10 +53,13 @@ def foreign_file(path: str, queue_path: str) -> Iterator[BufferedReader]:
         Failure: it is one of the queue's own.
         OSError: it is not there, or cannot be read.
     """
-    wanted = Path(path)
-    for suffix in _OF_QUEUE:
-        with contextlib.suppress(OSError):
-            if wanted.samefile(queue_path + suffix):
-                raise Failure(f"{path} is a file of the queue itself")
-    with wanted.open("rb") as file:
+    _refuse(path, queue_path)
+    with Path(path).open("rb") as file:
         yield file
+
+
+def _refuse(path: str, queue_path: str) -> None:
+    if "\0" in path:
+        raise Misuse(f"{path!r} is no path: there is a NUL in it")
+    if is_own(path, queue_path):
+        raise Failure(f"{path} is a file of the queue itself, or would be")

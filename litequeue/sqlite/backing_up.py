@@ -22,6 +22,7 @@ from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.partial import partial, publish
 from litequeue.sqlite.place import LOGS, Place
 from litequeue.sqlite.store import Store
+from litequeue.sqlite.surroundings import is_own
 
 _TIMEOUT_S = 10.0
 
@@ -64,8 +65,7 @@ def refuse_target(path: str, source: str, *, overwrite: bool) -> None:
         CannotOpen: see `back_up`.
     """
     folder, name = os.path.split(path)
-    beside = path.startswith(f"{source}-")
-    if path == source or beside or (os.path.exists(path) and os.path.samefile(path, source)):
+    if is_own(path, source):
         raise CannotOpen(path, "a backup there would replace the queue itself, or a file that belongs to it")
     if presence.is_attended(Place(path, 0o600, create=False, has_presence=True)):
         raise CannotOpen(path, "a queue is in use by this name")

@@ -1,7 +1,7 @@
 """What lies around a queue file, and how the file is built: the part of an examination that is not about its rows.
 
-Owns: the looks at the files beside it, at the file system, at sizes and at the header. Invariant: nothing is made,
-locked for longer than a moment, or opened that SQLite locks.
+Owns: which files are its own; the looks at the files beside it, at the file system, at sizes and at the header.
+Invariant: nothing is made, locked for longer than a moment, or opened that SQLite locks.
 """
 
 from __future__ import annotations
@@ -30,6 +30,21 @@ _NEARLY = 0.9
 _GATE_S = 1.0
 _AUTO_VACUUM = {0: "none", 1: "full", 2: "incremental"}
 _GIB = 2**30
+
+
+def is_own(path: str, queue_path: str) -> bool:
+    """Tell whether a file is one of the queue's own, by whatever name, or would be one if it were made."""
+    real = os.path.realpath(path)
+    return any(_is_same(real, queue_path + suffix) for suffix in ("", *SIDECARS))
+
+
+def _is_same(path: str, other: str) -> bool:
+    if os.path.normcase(path) == os.path.normcase(other):
+        return True
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # one of them is not there
+        return False
 
 
 def look_around(path: str, tally: Tally, log_limit_bytes: int) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tracemalloc
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -14,15 +15,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 import litequeue
-from litequeue import ANY, SYSTEM, Job, JobState, NewJob, Outbox, Queue
+from litequeue import ANY, SYSTEM, Enqueued, Job, JobState, NewJob, Outbox, Queue
 from litequeue.sqlite import exporting
+from litequeue.sqlite.place import SIDECARS
 from litequeue.sqlite.reader import Reader
 from litequeue.sqlite.statements import SQL
+from litequeue.worker.signals import heard_by
 from tests.cli.conftest import Cli
 from tests.cli.test_lines import Arriving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
     from uuid import UUID
 
@@ -54,6 +57,11 @@ def into(other: Queue) -> Cli:
 def carried(job: Job) -> dict[str, object]:
     """Return what is carried of a job."""
     return {name: getattr(job, name) for name in FIELDS}
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names of what is in a folder."""
+    return sorted(found.name for found in folder.iterdir())
 
 
 def lines_of(text: str) -> list[dict[str, object]]:
@@ -414,19 +422,71 @@ def test_a_file_that_was_begun_is_gone_when_the_export_fails(
     """Half of the jobs would be taken for all of them (G11)."""
     queue.enqueue("work")
     monkeypatch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    before = names_in(tmp_path)
     assert "No space left" in cli("jobs", "export", tmp_path / "jobs.jsonl").line_of_failure(1)
-    assert not (tmp_path / "jobs.jsonl").exists()
+    assert names_in(tmp_path) == before
+    assert cli("jobs", "export", tmp_path / "none" / "jobs.jsonl").line_of_failure(1) == (
+        f"No such file or directory ({tmp_path}/none/jobs.jsonl)"
+    )
 
 
-@pytest.mark.parametrize("suffix", ["", "-wal", "-shm", "-lock"])
+def test_a_path_with_a_nul_is_wrong_usage(cli: Cli, queue: Queue) -> None:
+    """The system takes none (§9)."""
+    for verb in ("import", "export"):
+        assert "there is a NUL in it" in cli("jobs", verb, "a\0b").line_of_failure(2)
+    assert queue.list() == []
+
+
+def test_an_export_that_is_told_to_end_leaves_no_file(
+    cli: Cli, queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is there one before it is whole, which a kill could leave behind (G11)."""
+    monkeypatch.setattr(exporting, "STEP", 1)
+    queue.enqueue_many(NewJob("work", n) for n in range(3))
+    path = tmp_path / "jobs.jsonl"
+    before = names_in(tmp_path)
+    seen: list[bool] = []
+
+    def told(done: int, _total: int) -> None:
+        seen.append(path.exists())
+        if done == 2:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr("litequeue.cli.carrying.progress", lambda *_, **__: nullcontext(told))
+    with heard_by(pytest.fail):  # or the process of the tests would end
+        assert cli("jobs", "export", path).line_of_failure(130) == "interrupted"
+        assert cli("jobs", "export", path, "--kind", "none").line_of_failure(130) == "interrupted"
+    assert seen == [False] * 4
+    assert names_in(tmp_path) == before
+
+
+def test_an_import_that_is_told_to_end_says_what_is_in(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By SIGTERM as by Ctrl-C: while it waits for a line at once, while it enqueues when that is done (§9)."""
+    enqueue_many = Queue.enqueue_many
+
+    def told(handle: Queue, jobs: Iterable[NewJob]) -> list[Enqueued]:
+        signal.raise_signal(signal.SIGTERM)
+        return enqueue_many(handle, jobs)
+
+    line = b'{"kind": "a"}\n'
+    with heard_by(pytest.fail):
+        stdin = Arriving([line, partial(signal.raise_signal, signal.SIGTERM), line])
+        assert cli("jobs", "import", stdin=stdin).line_of_failure(130) == "interrupted; 1 job imported"
+        monkeypatch.setattr(Queue, "enqueue_many", told)
+        assert cli("jobs", "import", stdin=Arriving([line, line])).line_of_failure(130) == "interrupted; 1 job imported"
+    assert len(queue.list()) == 2
+
+
+@pytest.mark.parametrize("suffix", ["", *SIDECARS])
 def test_a_file_of_the_queue_itself_is_never_opened(cli: Cli, queue: Queue, tmp_path: Path, suffix: str) -> None:
-    """Its closing would drop SQLite's locks; nor by another name (DESIGN §3)."""
+    """Its closing would drop SQLite's locks; nor by another name, nor made where it is not (DESIGN §3)."""
     queue.enqueue("work")
     link = tmp_path / "link"
     link.symlink_to(f"{cli.path}{suffix}")
     for path in (link, f"{cli.path}{suffix}"):
-        assert cli("jobs", "import", path).line_of_failure(1) == f"{path} is a file of the queue itself"
-        assert "exists already" in cli("jobs", "export", path).line_of_failure(1)
+        for verb in ("import", "export"):
+            told = cli("jobs", verb, path).line_of_failure(1)
+            assert told == f"{path} is a file of the queue itself, or would be"
     assert len(queue.list()) == 1
 
 

@@ -14,6 +14,7 @@ import litequeue
 from litequeue import ANY, JobState, NewJob
 from litequeue.sqlite import copying
 from litequeue.sqlite.examining import problems
+from litequeue.sqlite.place import SIDECARS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +141,7 @@ def test_the_queue_itself_is_never_the_target(queue: Queue, tmp_path: Path, path
     """By its name, a link, another name of the same file, or the name of a file beside it (§6)."""
     (tmp_path / "link").symlink_to(path)
     os.link(path, tmp_path / "hard")
-    beside = ("app.queue-wal", "app.queue-lock", "app.queue-bell", "app.queue-done")
+    beside = [f"app.queue{suffix}" for suffix in SIDECARS]
     for name in ("app.queue", "link", "hard", *beside, "../" + tmp_path.name + "/app.queue"):
         with pytest.raises(litequeue.CannotOpen, match=r"the queue itself|exists already|SQLite's logs"):
             queue.backup(tmp_path / name, overwrite=overwrite)
