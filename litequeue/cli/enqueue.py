@@ -113,6 +113,10 @@ def enqueue(
     a line on standard error says so.
     """
     exclude_each_other(delay=delay, run_at=run_at)
+    if on_conflict != "return" and key is None:
+        raise Misuse("--on-conflict goes with --key")
+    if on_parent_failure != "cancel" and not after:
+        raise Misuse("--on-parent-failure goes with --after")
     where = one_scope(scope, system=system)
     template = NewJob(
         kind,

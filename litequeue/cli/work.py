@@ -175,7 +175,7 @@ class _Line:
         tally = self._tally
         rate = self._rate.per_second(tally.done + tally.failed)
         line = live.line(self._worker.running, tally, rate, self._backlog.latest())
-        return f"draining   {line}" if self._stopping.times else line
+        return f"stopping   {line}" if self._stopping.times else line
 
 
 def _text(ending: Ending) -> str:

@@ -16,7 +16,7 @@ import apsw
 from litequeue.clock import Clock
 from litequeue.errors import CannotOpen
 from litequeue.model import Copied
-from litequeue.sqlite import copying, opening, presence
+from litequeue.sqlite import copying, filesystem, opening, presence
 from litequeue.sqlite.connection import PARTIAL_SUFFIX, why_not
 from litequeue.sqlite.copying import Progress
 from litequeue.sqlite.partial import partial, publish
@@ -77,7 +77,7 @@ def refuse_target(path: str, source: str, *, overwrite: bool) -> None:
         else "it exists already (`overwrite` replaces it)"
     )
     if reason is None and not os.access(folder, os.W_OK | os.X_OK):
-        reason = f"no permission to write in {folder}"
+        reason = f"no permission to write in {folder}{filesystem.owner_of(folder)}"
     if reason is not None:
         raise CannotOpen(path, reason)
     refuse_logs(path)

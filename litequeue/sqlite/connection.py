@@ -86,7 +86,7 @@ def connect(path: str, patience: Patience, *, create: bool) -> apsw.Connection:
         raise CannotOpen(path, why_not(path, create=create) or str(exc)) from exc
     try:
         if connection.readonly("main"):
-            raise CannotOpen(path, "no permission to write")
+            raise CannotOpen(path, f"no permission to write it{filesystem.owner_of(path)}")
         connection.set_busy_handler(patience)
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)

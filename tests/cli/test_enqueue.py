@@ -100,10 +100,13 @@ def test_a_file_that_is_made_is_told_of(cli: Cli) -> None:
     assert cli("enqueue", "work").err == ""
 
 
-def test_a_delay_and_a_time_exclude_each_other(cli: Cli) -> None:
-    """None of them wins silently; nothing is made (§9)."""
+def test_no_option_is_silently_without_effect(cli: Cli) -> None:
+    """Of a delay and a time none wins, and what goes with another option wants it; nothing is made (§9)."""
     line = cli("enqueue", "work", "--delay", "5m", "--run-at", "2999-01-31T08:00:00Z").line_of_failure(2)
     assert line == "--delay and --run-at exclude each other"
+    for words in (("--on-conflict", "reset", "--key"), ("--on-parent-failure", "run", "--after")):
+        option, value, other = words
+        assert cli("enqueue", "work", option, value).line_of_failure(2) == f"{option} goes with {other}"
     assert not cli.path.exists()
 
 

@@ -257,7 +257,7 @@ NUMBERS = r"running (\d+)   done (\d+)   failed (\d+)   ([\d.,]+)/s   backlog (\
 
 def bottom(terminal: Terminal) -> re.Match[str] | None:
     """Return the numbers of the live line, when there is one."""
-    return re.fullmatch(rf"(?:draining   )?{NUMBERS}", terminal.screen.lines()[-1])
+    return re.fullmatch(rf"(?:stopping   )?{NUMBERS}", terminal.screen.lines()[-1])
 
 
 def has_seen(screen: Screen, text: str, times: int) -> bool:
