@@ -14,7 +14,7 @@ import pytest
 
 from litequeue import SYSTEM, Discard, Handler, Lease, UsageError, Worker, WorkerEvent
 from litequeue.settlement import Completed, Failed, Released
-from litequeue.worker.events import LEVELS, Events
+from litequeue.worker.events import LEVELS, Events, stopping
 from litequeue.worker.outcomes import Discarded, Snoozed
 
 if TYPE_CHECKING:
@@ -125,6 +125,14 @@ def test_a_death_is_one_line_of_a_log(queue: Queue, caplog: pytest.LogCaptureFix
     assert sorted(record.getMessage() for record in caplog.records if record.name.startswith("litequeue")) == sorted(
         [f"job {gone} (gone) is dead: ValueError: no", f"job {given_up} (given:up) is dead: no"]
     )
+
+
+def test_a_worker_that_stops_says_how_many_jobs_may_run_on() -> None:
+    """For how long, and what a second word does; where nothing runs, there is nothing to say of it (issue 8)."""
+    assert stopping(0, 30) == "stopping"
+    more = "told again (Ctrl-C, SIGTERM or stop), it gives"
+    assert stopping(1, 0.5) == f"stopping: 1 job may run on for up to 0.5 s; {more} it back at once"
+    assert stopping(3, 30) == f"stopping: 3 jobs may run on for up to 30 s; {more} them back at once"
 
 
 def test_the_system_scope_is_text_in_the_log(queue: Queue, caplog: pytest.LogCaptureFixture) -> None:
