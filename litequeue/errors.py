@@ -63,14 +63,9 @@ class UsageError(LiteQueueError, ValueError):
     @classmethod
     def of(cls, argument: str, value: object, bounds: str, hint: str = "") -> UsageError:
         """Build the usual message: the argument, its value and the bounds; `hint` says what was meant perhaps."""
-        try:
-            shown = repr(value)
-        except ValueError:  # Python writes out no integer beyond some thousands of digits
-            shown = f"a {type(value).__name__} that is too long to show"
-        if len(shown) > _SHOWN_CHARS:
-            shown = f"{shown[:_SHOWN_CHARS]}… ({len(shown)} characters)"
         more = hint and f"; {hint}"
-        return cls(f"{argument} must be {bounds}, not {shown}{more}", argument=argument, value=value, bounds=bounds)
+        message = f"{argument} must be {bounds}, not {shown(value)}{more}"
+        return cls(message, argument=argument, value=value, bounds=bounds)
 
 
 class InvalidSpec(UsageError):
@@ -247,3 +242,17 @@ def _rebuilt(kind: type[LiteQueueError], arguments: tuple[object, ...], data: di
 
 
 _SHOWN_CHARS = 80
+
+
+def shown(value: object) -> str:
+    """Write a value for a message; of a long one the beginning."""
+    try:
+        text = repr(value)
+    except ValueError:  # Python writes out no integer beyond some thousands of digits
+        return f"a {type(value).__name__} that is too long to show"
+    return cut(text, _SHOWN_CHARS)
+
+
+def cut(text: str, most: int) -> str:
+    """Return text for a message; of one that is longer than so many characters the beginning."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"

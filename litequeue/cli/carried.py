@@ -15,7 +15,7 @@ from litequeue import NewJob, codec
 from litequeue.arguments import RESERVED_PREFIX
 from litequeue.cli.exact import NoForm, from_json, to_json
 from litequeue.cli.jsonable import Json
-from litequeue.errors import RecordError
+from litequeue.errors import RecordError, shown
 from litequeue.model import SYSTEM, Job
 from litequeue.sqlite.exporting import Found
 
@@ -85,7 +85,7 @@ def job_of(line: object) -> NewJob:
         raise NoForm("it is no JSON object")
     unknown = sorted(line.keys() - _TOLD - {*_TAKEN})
     if unknown:
-        raise NoForm(f"{unknown[0]!r} is nothing that a job is imported with: {', '.join(_TAKEN)}")
+        raise NoForm(f"{shown(unknown[0])} is nothing that a job is imported with: {', '.join(_TAKEN)}")
     if "kind" not in line:
         raise NoForm("it has no kind")
     given = {name: line[name] for name in ("max_attempts", "idempotency_key", "job_id") if line.get(name) is not None}
@@ -122,4 +122,4 @@ def _moment(name: str, moment_us: object) -> datetime | None:
             return _EPOCH + timedelta(microseconds=moment_us)
     except OverflowError:
         pass
-    raise NoForm(f"{name} must be µs since the epoch, up to the year 9999, not {moment_us!r}")
+    raise NoForm(f"{name} must be µs since the epoch, up to the year 9999, not {shown(moment_us)}")

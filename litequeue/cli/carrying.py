@@ -22,12 +22,9 @@ from litequeue.arguments import RESERVED_PREFIX
 from litequeue.cli.batches import Loader
 from litequeue.cli.carried import Unfit, form_of, job_of
 from litequeue.cli.commands import Command
-from litequeue.cli.exact import NoForm
 from litequeue.cli.failures import Failure, Interrupted, fail_quietly, nothing_to_do
 from litequeue.cli.files import foreign_file, new_file
 from litequeue.cli.input import (
-    NotJson,
-    arriving_lines,
     kind_option,
     many_scopes,
     read_json_bytes,
@@ -37,9 +34,8 @@ from litequeue.cli.input import (
 from litequeue.cli.jsonable import dumps
 from litequeue.cli.output import count_of, warn
 from litequeue.cli.progress import progress
-from litequeue.cli.stepwise import Stepwise, stepwise
+from litequeue.cli.stepwise import stepwise
 from litequeue.cli.target import Target, pass_target
-from litequeue.errors import RecordError, UsageError
 from litequeue.model import SYSTEM
 from litequeue.sqlite.exporting import Found
 
@@ -142,7 +138,7 @@ def import_jobs(target: Target, *, file: str) -> None:
         with _input(file, queue.path) as lines, progress("importing") as drawn, stepwise() as told:
             total = _size(lines)
             try:
-                for read in _load(loader, lines, told):
+                for read in loader.load(lines, lambda line: job_of(read_json_bytes(line)), told):
                     if drawn is not None and total:
                         drawn(min(read, total), total)
             except KeyboardInterrupt as exc:
@@ -172,30 +168,6 @@ def _lines(found: list[Found], tally: _Tally) -> Iterator[str]:
         if one.is_awaited:
             tally.awaited.add(job.job_id.bytes)
         yield line + "\n"
-
-
-def _load(loader: Loader, lines: BufferedReader, told: Stepwise) -> Iterator[int]:
-    """Import lines as they come; yield how many bytes have been read, after each commit."""
-    number = read = 0
-    arriving = arriving_lines(lines)
-    while True:
-        with told.waiting():
-            some = next(arriving, None)
-        if some is None:
-            return
-        for line in some:
-            number += 1
-            read += len(line) + 1
-            if not line.strip():
-                continue
-            try:
-                job = job_of(read_json_bytes(line))
-            except (NotJson, NoForm, UsageError, RecordError) as exc:
-                loader.commit()
-                raise loader.failure(number, exc) from exc
-            loader.add(number, job)
-        loader.commit()
-        yield read
 
 
 @contextmanager

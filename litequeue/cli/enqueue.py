@@ -20,8 +20,6 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Interrupted, Misuse, nothing_to_do
 from litequeue.cli.ids import GivenId, given_id, whole_ids
 from litequeue.cli.input import (
-    NotJson,
-    arriving_lines,
     duration_option,
     exclude_each_other,
     moment_option,
@@ -33,6 +31,7 @@ from litequeue.cli.input import (
     standard_input,
 )
 from litequeue.cli.output import warn
+from litequeue.cli.stepwise import stepwise
 from litequeue.cli.target import Target, pass_target
 from litequeue.model import OnConflict, OnParentFailure
 
@@ -164,23 +163,9 @@ def _made_if_absent(target: Target) -> Iterator[Queue]:
 
 def _enqueue_lines(loader: Loader, template: NewJob) -> None:
     try:
-        _load(loader, template)
+        with stepwise() as told:
+            for _ in loader.load(standard_input(), lambda line: replace(template, payload=read_json_bytes(line)), told):
+                pass
     except KeyboardInterrupt as exc:
         raise Interrupted(f"interrupted; {loader.told()}") from exc
     click.echo(loader.told())
-
-
-def _load(loader: Loader, template: NewJob) -> None:
-    number = 0
-    for lines in arriving_lines(standard_input()):
-        for line in lines:
-            number += 1
-            if not line.strip():
-                continue
-            try:
-                job = replace(template, payload=read_json_bytes(line))
-            except NotJson as exc:
-                loader.commit()
-                raise loader.failure(number, exc) from exc
-            loader.add(number, job)
-        loader.commit()

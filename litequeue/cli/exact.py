@@ -20,12 +20,16 @@ from datetime import datetime
 import msgpack
 
 from litequeue.cli.jsonable import Json
+from litequeue.errors import cut
 
 DEEPEST = 550
 """Levels of JSON; Python's recursion has room for so many."""
 _SAFE = 2**53
 """Beyond it programs that take numbers for doubles change them."""
 _SIGN = "$"
+_NAMED_CHARS = 80
+_WHY_CHARS = 200
+"""Python may quote what it cannot read."""
 _DOUBLE = struct.Struct(">d")
 _NAN = _DOUBLE.pack(math.nan)
 
@@ -119,13 +123,14 @@ def _read(name: str, inner: object) -> object:
     """Read what stands under the name of a form."""
     read = _READERS.get(name)
     if read is None:
+        name = cut(name, _NAMED_CHARS)
         raise NoForm(f'{name} is no form of a value; a map with this one key is {{"$map": [["{name}", …]]}}')
     try:
         return read(inner)
     except NoForm:
         raise
     except (ValueError, TypeError, OverflowError, struct.error) as exc:
-        raise NoForm(f"{name} is written wrongly: {exc}") from exc
+        raise NoForm(f"{name} is written wrongly: {cut(str(exc), _WHY_CHARS)}") from exc
 
 
 def _text(data: bytes) -> str:

@@ -19,6 +19,7 @@ import click
 
 from litequeue.arguments import UNITS_S
 from litequeue.cli.failures import Failure, Misuse
+from litequeue.errors import cut
 from litequeue.model import ANY, SYSTEM, Scope, SpecialScope
 
 P = ParamSpec("P")
@@ -27,6 +28,7 @@ R = TypeVar("R")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)", re.ASCII)
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _CHUNK_BYTES = 65_536
+_SHOWN_CHARS = 80
 
 
 class NotJson(ValueError):
@@ -188,13 +190,19 @@ def standard_input() -> BufferedReader:
     return cast("BufferedReader", sys.stdin.buffer)
 
 
-def arriving_lines(stream: BufferedReader) -> Iterator[list[bytes]]:
-    """Read lines as they come: each list is what was there to be read, so a slow producer is not waited for."""
+def arriving_lines(stream: BufferedReader, most_bytes: int) -> Iterator[list[bytes]]:
+    """Read lines as they come: each list is what was there to be read, so a slow producer is not waited for.
+
+    Raises:
+        NotJson: a line is longer than `most_bytes`, and may have no end.
+    """
     rest = bytearray()
     while chunk := stream.read1(_CHUNK_BYTES):
         whole, end, begun = chunk.rpartition(b"\n")
         if not end:
             rest += chunk
+            if len(rest) > most_bytes:
+                raise NotJson(f"longer than {most_bytes:,} bytes, more than any job has that max_payload allows")
             continue
         rest += whole
         yield bytes(rest).split(b"\n")
@@ -210,5 +218,5 @@ def _refuse(constant: str) -> NoReturn:
 def _finite(text: str) -> float:
     value = float(text)
     if math.isinf(value):
-        raise NotJson(f"not readable as JSON: {text} is beyond what a number can hold")
+        raise NotJson(f"not readable as JSON: {cut(text, _SHOWN_CHARS)} is beyond what a number can hold")
     return value

@@ -490,6 +490,54 @@ def test_a_file_of_the_queue_itself_is_never_opened(cli: Cli, queue: Queue, tmp_
     assert len(queue.list()) == 1
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"kind": "a", "%s": 1}' % ("x" * 5000),
+        '{"kind": "a", "not_before": %s}' % ("9" * 4000),
+        '{"kind": "a", "payload": {"$%s": 1}}' % ("x" * 5000),
+        '{"kind": "a", "payload": {"$datetime": "%s"}}' % ("x" * 5000),
+        '{"kind": "a", "payload": 1%s.5}' % ("0" * 5000),
+        '{"kind": "a", "job_id": "%s"}' % ("x" * 5000),
+    ],
+)
+def test_what_is_refused_is_quoted_up_to_some_characters(cli: Cli, queue: Queue, line: str) -> None:
+    """The reason is to be read, and comes last (§9)."""
+    told = cli("jobs", "import", stdin=line).line_of_failure(1)
+    assert told.startswith("line 1: ")
+    assert told.endswith("; 0 jobs imported before it")
+    assert len(told) < 500
+    assert queue.list() == []
+
+
+def test_a_line_without_an_end_is_refused(cli: Cli, queue: Queue) -> None:
+    """At 16 times what `max_payload` allows, and a MiB for the rest: no more of it is read (issue 8)."""
+    queue.set("max_payload", 1000)
+    chunk = bytes(500_000)
+
+    def endless() -> Iterator[bytes]:
+        yield b'{"kind": "a"}\n'
+        while True:
+            yield chunk
+
+    for verb in (("jobs", "import"), ("enqueue", "work", "--lines")):
+        told = cli(*verb, stdin=Arriving(endless())).line_of_failure(1)
+        assert told.startswith(
+            "line 2: longer than 1,064,576 bytes, more than any job has that max_payload allows; 1 job"
+        )
+    assert len(queue.list()) == 2
+
+
+def test_the_longest_line_of_a_job_is_taken(cli: Cli, queue: Queue, into: Cli, other: Queue) -> None:
+    """What grows most in JSON: ten bytes for each that is stored (issue 8)."""
+    job_id = queue.enqueue("work", [{b"": None}] * 100_000).job_id
+    other.set("max_payload", len(queue.get(job_id).encoded_payload))
+    text = cli.done("jobs", "export")
+    assert len(text) > 9 * len(queue.get(job_id).encoded_payload)
+    assert into.done("jobs", "import", stdin=text) == "1 job imported\n"
+    assert other.get(job_id).encoded_payload == queue.get(job_id).encoded_payload
+
+
 def test_an_import_makes_no_file_and_nothing_is_nothing_to_do(cli: Cli) -> None:
     """It says how to make one; no line is status 3, no job to export an empty listing (§9)."""
     assert "make it with" in cli("jobs", "import", stdin='{"kind": "a"}').line_of_failure(1)
