@@ -53,8 +53,8 @@ class _Tally:
     """Jobs that cannot be exported."""
     messages: int = 0
     """Messages of outboxes, which are no jobs of anybody's own."""
-    absent: int = 0
-    """Parents that have no line, each for each job that waits for it."""
+    shortened: int = 0
+    """Lines of jobs that wait for some that have no line."""
     awaited: set[bytes] = field(default_factory=set)
     """The ids of the jobs that have a line and that others wait for: some hundred bytes of memory each."""
 
@@ -105,8 +105,8 @@ def export_jobs(
             tally.looked_at += step.looked_at
             if drawn is not None and total:
                 drawn(min(tally.looked_at, total), total)
-    if tally.absent:
-        warn(f"{count_of(tally.absent, 'job')} left out of `after`: not exported, so no line waits for them")
+    if tally.shortened:
+        warn(f"in {count_of(tally.shortened, 'line')} `after` leaves out jobs that are not exported")
     if tally.messages:
         warn(f"{count_of(tally.messages, 'message')} of outboxes left out")
     if file != _STANDARD:
@@ -164,7 +164,7 @@ def _lines(found: list[Found], tally: _Tally) -> Iterator[str]:
             tally.unfit += 1
             continue
         tally.written += 1
-        tally.absent += len(missing) - len(parents)
+        tally.shortened += len(parents) < len(missing)
         if one.is_awaited:
             tally.awaited.add(job.job_id.bytes)
         yield line + "\n"

@@ -107,10 +107,10 @@ class Exporter:
                 found = reader.all(SQL.export_ids, after, end, STEP)
                 if not found:  # the last ones have gone
                     return
-                last = onward(found[-1][0], after + b"\0")
                 alone = [job_id for job_id, has_gate in found if not has_gate]
                 step = self._step(reader, alone)
-            after = last if step.looked_at == len(alone) else alone[step.looked_at - 1]
+            last = found[-1][0] if step.looked_at == len(alone) else alone[step.looked_at - 1]
+            after = onward(last, after + b"\0")
             yield step
 
     def _by_gates(self, end: int) -> Iterator[Step]:
@@ -120,9 +120,9 @@ class Exporter:
                 found = reader.all(SQL.export_gates, after, end, STEP)
                 if not found:
                     return
-                onward((found[-1][0], found[-1][1]), (after + 1, b""))
                 step = self._step(reader, [job_id for _, job_id in found])
-            after = found[step.looked_at - 1][0]
+            gate, job_id = found[step.looked_at - 1]
+            after, _ = onward((gate, job_id), (after + 1, b""))
             yield step
 
     def _step(self, reader: Reader, job_ids: Sequence[bytes]) -> Step:

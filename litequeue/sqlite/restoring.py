@@ -29,6 +29,7 @@ from litequeue.sqlite.partial import partial, publish
 from litequeue.sqlite.place import Place
 from litequeue.sqlite.presence import is_attended
 from litequeue.sqlite.statements import SQL
+from litequeue.sqlite.surroundings import is_own
 from litequeue.sqlite.visiting import turn, visit
 
 _LOCK_S = 1.0
@@ -47,8 +48,8 @@ def restore(
         QueueFull: no room.
     """
     path = opening.real_path(source)
-    if os.path.exists(path) and os.path.exists(place.path) and os.path.samefile(path, place.path):
-        raise CannotOpen(path, "it is the very file that it would be restored to")
+    if os.path.lexists(path) and is_own(path, place.path):
+        raise CannotOpen(path, "it is the very file that it would be restored to, or belongs to it")
     if os.path.lexists(place.path):  # refuse before anything is copied what would be refused after it
         with turn(place.path), _target(place.path) as target:
             _refuse(target, place, overwrite=overwrite)

@@ -273,7 +273,7 @@ def test_what_is_not_exported_is_waited_for_no_more(cli: Cli, queue: Queue, into
     child = queue.enqueue("child", after=[*parents, near], scope="acme").job_id
     outcome = cli("jobs", "export", "--kind", "child", "--scope", "acme")
     assert outcome.status == 0
-    assert outcome.only_complaint() == "2 jobs left out of `after`: not exported, so no line waits for them"
+    assert outcome.only_complaint() == "in 1 line `after` leaves out jobs that are not exported"
     assert into.done("jobs", "import", stdin=outcome.out) == "2 jobs imported\n"
     assert graph_of(other) == {near: (JobState.PENDING, set()), child: (JobState.WAITING, {near})}
 
@@ -287,7 +287,7 @@ def test_what_waits_for_one_that_cannot_be_carried_is(
     queue.enqueue("afterwards", after=[batch.then.job_id])
     outcome = cli("jobs", "export")
     assert (outcome.status, len(outcome.err.splitlines())) == (1, 2)
-    assert "1 job left out of `after`" in outcome.err
+    assert "in 1 line `after` leaves out" in outcome.err
     assert into.done("jobs", "import", stdin=outcome.out) == "4 jobs imported\n"
     assert {job.kind for job in other.list()} == {"part", "afterwards"}
 
@@ -380,20 +380,22 @@ def test_each_job_comes_once_whatever_moves_meanwhile(queue: Queue, monkeypatch:
     assert {job.state for job in queue.list(scope=ANY)} == {JobState.PENDING, JobState.COMPLETED}
 
 
-def test_ids_out_of_order_are_damage_and_no_endless_export(
-    cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("walk", "first"), [(SQL.export_ids, b""), (SQL.export_gates, 0)])
+def test_places_out_of_order_are_damage_and_no_endless_export(
+    cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch, walk: str, first: SQLiteValue
 ) -> None:
     """A damaged tree that leads back to where the walk has been (§6)."""
     monkeypatch.setattr(exporting, "STEP", 2)
-    queue.enqueue_many(NewJob("work", n) for n in range(5))
+    after = () if walk == SQL.export_ids else (queue.enqueue("first").job_id,)
+    queue.enqueue_many(NewJob("work", n, after=after) for n in range(5))
     look = Reader.all
 
     def go_round(reader: Reader, statement: str, *values: SQLiteValue) -> list[tuple[Any, ...]]:
-        return look(reader, statement, *((b"", *values[1:]) if statement == SQL.export_ids else values))
+        return look(reader, statement, *((first, *values[1:]) if statement == walk else values))
 
     monkeypatch.setattr(Reader, "all", go_round)
     outcome = cli("jobs", "export")
-    assert (outcome.status, len(outcome.out.splitlines())) == (1, 2)
+    assert (outcome.status, len(outcome.out.splitlines())) == (1, 2 + len(after))
     assert "out of order" in outcome.only_complaint()
 
 

@@ -331,9 +331,11 @@ def test_what_is_not_this_queue_is_never_overwritten(
 
 
 def test_a_file_is_not_restored_to_itself(old: Path, tmp_path: Path) -> None:
-    """By any name (§6)."""
+    """By any name, nor is what lies beside it (§6)."""
     (tmp_path / "link").symlink_to(old)
-    for source in (old, tmp_path / "link"):
+    beside = old.with_name(f"{old.name}-done")
+    beside.touch()
+    for source in (old, tmp_path / "link", beside):
         with pytest.raises(litequeue.CannotOpen, match="the very file"):
             litequeue.restore(source, old, overwrite=True)
     assert kinds(old) == ["old"] * 5
