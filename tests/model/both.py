@@ -302,9 +302,10 @@ class Both:
         seen = by_id(verbs.list(scope=ANY, limit=_EVERYTHING))
         elapsed = self.clock.monotonic_us() - handle.upkept.get(scope, handle.opened_at)
         complaints: list[str] = []
-        for upkeep_first in (True,) if elapsed >= SECOND else (True, False):
+        ways = [(True, False)] if elapsed >= SECOND else [(True, False), (False, False), (False, True)]
+        for upkeep_first, burial_first in ways if scope is ANY else ways[:2]:
             model = self.model.copy()
-            tokens = model.lease(wish, seen, len(leases), upkeep_first=upkeep_first)
+            tokens = model.lease(wish, seen, len(leases), upkeep_first=upkeep_first, burial_first=burial_first)
             names = adopt(model, seen)
             expected = [names.get(token.job_id, token.job_id) for token in tokens]
             wrong = differences(model, seen)
@@ -316,7 +317,7 @@ class Both:
                     handle.upkept[scope] = self.clock.monotonic_us()
                 self.take(leases, tokens)
                 break
-            complaints += [f"with upkeep first: {upkeep_first}, {wish}", *wrong]
+            complaints += [f"with upkeep first: {upkeep_first}, burial first: {burial_first}, {wish}", *wrong]
         else:
             raise AssertionError("\n".join(complaints))
         self.check(verbs)

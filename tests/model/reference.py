@@ -279,11 +279,19 @@ class Model:
         """Do what a lease call does for its scope, or for all, before it answers `None` (§3)."""
         return self.reap() + self.expire(scope, seen) + self.promote(scope)
 
-    def lease(self, wish: Wish, seen: Mapping[UUID, Job], got: int, *, upkeep_first: bool) -> list[Token]:
-        """Lease the head of the line; `seen` and `got` are the jobs and the number of leases of the real queue."""
+    def lease(
+        self, wish: Wish, seen: Mapping[UUID, Job], got: int, *, upkeep_first: bool, burial_first: bool = False
+    ) -> list[Token]:
+        """Lease the head of the line; `seen` and `got` are the jobs and the number of leases of the real queue.
+
+        With `burial_first` the head of one scope was too late, died on the way, and let go what waited for it: a job of
+        a scope that came after it.
+        """
         scope = wish.scope if wish.scope is not ANY else None
         if upkeep_first:
             self.upkeep(scope, seen)
+        if burial_first:
+            self._bury_late([job for job in self.jobs.values() if self._is_wanted(job, wish)], seen)
         while True:
             wanted = sorted(
                 (job for job in self.jobs.values() if self._is_wanted(job, wish)), key=lambda job: job.order
@@ -297,15 +305,19 @@ class Model:
                 return []
         if late:  # they die on the way, and may make the batch shorter than it could be
             batch = batch[: max(1, got)]
-            for job in late:
-                if job.job_id not in seen or seen[job.job_id].state is DEAD:
-                    self._bury(job, "expired")
-            self.tell()
+            self._bury_late(late, seen)
         if scope is None:
             self.turns.took(batch, wish.kinds, line, self._gate_of_leases())
         for job in batch:
             self.restrictions.spend(job, self.lease_now)
         return [self._take(job, wish) for job in batch]
+
+    def _bury_late(self, wanted: list[Entry], seen: Mapping[UUID, Job]) -> None:
+        """Let those die, as the real queue did, that are too late; what waited for them is told."""
+        for job in wanted:
+            if self._is_overdue(job) and (job.job_id not in seen or seen[job.job_id].state is DEAD):
+                self._bury(job, "expired")
+        self.tell()
 
     def _batch(self, line: list[Entry], wish: Wish) -> list[Entry]:
         if wish.scope is ANY:
