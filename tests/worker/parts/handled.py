@@ -124,11 +124,17 @@ def undecided(exc: Exception) -> bool:
 
 def forks(_: Lease) -> list[int]:
     """Fork copies of this process that end in the ways in which a program ends; return how each did."""
-    return [_fork(end) for end in (lambda: sys.exit(3), _raise, signal.pause)]
+    return [_fork(end) for end in (lambda: sys.exit(3), _raise, _stay)]
 
 
 def _raise() -> NoReturn:
     raise ValueError("in the copy")
+
+
+def _stay() -> NoReturn:
+    """Wait for a signal; not by `pause`, which sleeps on when one has come just before it."""
+    while True:
+        time.sleep(0.02)
 
 
 def _fork(end: Callable[[], object]) -> int:
@@ -139,7 +145,7 @@ def _fork(end: Callable[[], object]) -> int:
         os.write(theirs, b"up")
         end()
     os.read(ours, 2)
-    if end is signal.pause:
+    if end is _stay:
         os.kill(pid, signal.SIGTERM)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
