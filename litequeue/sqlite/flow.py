@@ -4,7 +4,9 @@ Nobody counts jobs as they pass: when one was enqueued, and when it ended, stand
 that changed last; but as jobs are leased in the order in which they were created, they are among the youngest of each
 group (scope, state and priority), or come just before a ready job that is the next of its kind. Invariants: so many
 rows are looked at, and no more the larger the file is; what was cut off is estimated, and the flow says so. A job that
-is removed at once when it ends is not seen; one that failed and runs again has not failed.
+is removed at once when it ends is not seen; one that failed and runs again has not failed. What is later than now, for
+the wall clock was set back, is no flow of now: it is left out, and as it may be in the way of what is, the flow is an
+estimate then.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ _ENDED, _WAITING = (JobState.COMPLETED, JobState.DEAD), (JobState.RETRYABLE,)
 _FAILED = (Transition.FAILED, Transition.REAPED)
 _AFTER_ALL = 2**63 - 1
 _LEAST_SPAN_US = 1_000
+AHEAD_US = 1_000_000
+"""A row may be ahead of the clock by so much without a step: jobs that are enqueued together follow each other."""
 
 _Group = tuple[str, int, int]
 """Scope, state and priority."""
@@ -49,7 +53,7 @@ class Flow(NamedTuple):
     failed: float
     """Runs that failed or lapsed and are to be repeated, and jobs that died."""
     is_estimated: bool
-    """Whether more came or went than were looked at."""
+    """Whether more came or went than were looked at, or the wall clock was set back."""
 
 
 class _Limits(NamedTuple):
@@ -65,7 +69,7 @@ class _Seen:
     """What has been seen so far."""
 
     since: int
-    until: int
+    now: int
     enqueued: float = 0.0
     completed: float = 0.0
     failed: float = 0.0
@@ -73,12 +77,17 @@ class _Seen:
     before: defaultdict[tuple[str, int], list[int]] = field(default_factory=lambda: defaultdict(list))
     """By scope and priority, when the next ready job of each kind was created."""
 
+    @property
+    def until(self) -> int:
+        """What is later is of a time before the wall clock was set back."""
+        return self.now + AHEAD_US
+
     def rate(self, count: int, first_at: int | None, *, is_all: bool) -> float:
         """Return how many there were in a second: of a part of them, since the first one of that part."""
         if is_all or first_at is None:
-            return count * 1_000_000 / (self.until - self.since)
+            return count * 1_000_000 / (self.now - self.since)
         self.is_estimated = True
-        return count * 1_000_000 / max(self.until - first_at, _LEAST_SPAN_US)
+        return count * 1_000_000 / max(self.now - first_at, _LEAST_SPAN_US)
 
 
 def flow(look: Look, window_us: int) -> Walk[Flow]:
@@ -116,7 +125,8 @@ def _begun(reader: Reader, window_us: int) -> tuple[_Seen, list[_Group]]:
 def _look_at(reader: Reader, groups: list[_Group], seen: _Seen, limits: _Limits) -> None:
     for group in groups:
         scope, state, priority = group
-        count, first_at = reader.all(SQL.flow_in, *group, seen.since, limits.new)[0]
+        count, first_at, is_ahead = reader.all(SQL.flow_in, *group, seen.since, seen.until, limits.new)[0]
+        seen.is_estimated = seen.is_estimated or bool(is_ahead)
         seen.enqueued += seen.rate(count, first_at, is_all=count < limits.new)
         places = [_AFTER_ALL, *sorted(seen.before.get((scope, priority), ()), reverse=True)]
         if state == JobState.COMPLETED:
@@ -132,9 +142,10 @@ def _ended(reader: Reader, group: _Group, seen: _Seen, places: list[int], rows: 
     rate = 0.0
     below = _AFTER_ALL
     for place in places:
-        found = reader.all(SQL.flow_out, *group, min(place, below), seen.since, rows)[0]
-        count, first_created_at, late, first_ended_at = found
+        found = reader.all(SQL.flow_out, *group, min(place, below), seen.since, seen.until, rows)[0]
+        count, first_created_at, late, first_ended_at, is_ahead = found
         if count:
+            seen.is_estimated = seen.is_estimated or bool(is_ahead)
             below = _whole(first_created_at)
             rate += seen.rate(late, first_ended_at, is_all=late < rows)
     return rate
@@ -146,8 +157,10 @@ def _failed(reader: Reader, group: _Group, seen: _Seen, places: list[int], rows:
     below = _AFTER_ALL
     for place in places:
         found = reader.all(SQL.flow_back, *group, min(place, below), rows)
-        late = [at for row in found if (at := _failed_at(row)) > seen.since]
+        failed = [_failed_at(row) for row in found]
+        late = [at for at in failed if seen.since < at <= seen.until]
         if found:
+            seen.is_estimated = seen.is_estimated or max(failed) > seen.until
             below = _whole(found[-1][0])
             rate += seen.rate(len(late), min(late, default=None), is_all=len(late) < rows)
     return rate

@@ -784,18 +784,22 @@ WHERE job.scope = ? AND job.state = 4 AND (job.priority, job.created_at, job.job
 ORDER BY job.priority, job.created_at, job.job_id LIMIT ?8;
 
 -- name: flow_in
--- Of up to so many jobs of a group that were created after a time: how many there are, and the first.
-SELECT count(*), min(created_at) FROM (
+-- Of up to so many jobs of a group that were created within a time: how many there are, the first, and whether there are
+-- later ones.
+SELECT count(*), min(created_at), EXISTS (
+    SELECT 1 FROM litequeue_job NOT INDEXED WHERE scope = ?1 AND state = ?2 AND priority = ?3 AND created_at > ?5
+) FROM (
     SELECT created_at FROM litequeue_job NOT INDEXED
-    WHERE scope = ? AND state = ? AND priority = ? AND created_at > ? ORDER BY created_at DESC LIMIT ?
+    WHERE scope = ?1 AND state = ?2 AND priority = ?3 AND created_at > ?4 AND created_at <= ?5
+    ORDER BY created_at DESC LIMIT ?6
 );
 
 -- name: flow_out
 -- Of so many finished jobs of a group, the youngest that were created before a time: how many, the first of them, how
--- many of them have ended after another time, and when the first of those did.
-SELECT count(*), min(created_at), sum(finished_at > ?5), min(CASE WHEN finished_at > ?5 THEN finished_at END) FROM (
-    SELECT created_at, finished_at FROM litequeue_job NOT INDEXED
-    WHERE scope = ?1 AND state = ?2 AND priority = ?3 AND created_at < ?4 ORDER BY created_at DESC LIMIT ?6
+-- many of them have ended within another time, when the first of those did, and whether some have ended later.
+SELECT count(*), min(created_at), sum(is_late), min(CASE WHEN is_late THEN finished_at END), max(finished_at) > ?6 FROM (
+    SELECT created_at, finished_at, finished_at > ?5 AND finished_at <= ?6 AS is_late FROM litequeue_job NOT INDEXED
+    WHERE scope = ?1 AND state = ?2 AND priority = ?3 AND created_at < ?4 ORDER BY created_at DESC LIMIT ?7
 );
 
 -- name: flow_back

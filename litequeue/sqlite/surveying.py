@@ -170,7 +170,7 @@ class Surveyor:
         return oldest
 
     def done(self, within_us: int) -> Walk[list[Done]]:
-        """Return a sample of what was completed within a time: of each scope and priority the youngest jobs."""
+        """Return a sample of what was completed lately, within a time: of each scope and priority the youngest jobs."""
         lines = self._look(_lines, MOST_LINES)
         of_each = max(1, SAMPLE // max(1, len(lines)))
         at_once = max(1, _PART // of_each)
@@ -268,7 +268,7 @@ def _done(reader: Reader, wanted: tuple[list[tuple[str, int]], int, int]) -> lis
     done: list[Done] = []
     for line in lines:
         for kind, leased_at, finished_at, job_id, events in reader.all(SQL.survey_done, *line, of_each):
-            if leased_at is None or finished_at <= reader.now - within_us:
+            if leased_at is None or not reader.now - within_us < finished_at <= reader.now + flow.AHEAD_US:
                 continue
             found = timing.timing(events_of(job_id, events))
             since = found.first_ready_at

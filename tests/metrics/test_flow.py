@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from litequeue import ANY, SYSTEM, NewJob
+from litequeue import ANY, SYSTEM, JobState, NewJob
 from litequeue.sqlite import flow as flows
 from litequeue.sqlite.walks import whole
 
@@ -89,6 +89,26 @@ def test_more_than_is_looked_at_is_estimated_and_said(
     found = flow(queue)
     assert found.is_estimated
     assert found.enqueued == found.completed == pytest.approx(100, rel=0.05)
+
+
+def test_what_is_later_than_now_is_left_out_and_the_flow_an_estimate(queue: Queue, clock: FakeClock) -> None:
+    """The clock was set back: the jobs of before come and go no more, whatever their rows say (issue 8)."""
+    queue.enqueue_many(NewJob("work", n) for n in range(10))
+    leases = queue.lease_many(6)
+    queue.complete_many(leases[:2])
+    queue.fail_many(leases[2:4], "is dead", retryable=False)
+    queue.fail_many(leases[4:], "comes again", delay=60)
+    queue.cancel(queue.list(state=JobState.PENDING)[0].job_id)
+    clock.step_wall(-3600)
+    assert flow(queue) == (0, 0, 0, True)
+    assert whole(queue.surveyor().done(300_000_000)) == []
+    queue.enqueue("new", scope="acme")
+    (lease,) = queue.lease_many(1, scope="acme")
+    lease.complete()
+    assert flow(queue) == (0.1, 0.1, 0, True)
+    assert [one.kind for one in whole(queue.surveyor().done(300_000_000))] == ["new"]
+    clock.advance(2 * 3600)
+    assert flow(queue) == (0, 0, 0, False)
 
 
 def test_flow_costs_the_same_however_many_jobs_there_are(
