@@ -28,6 +28,7 @@ from litequeue.cli.metrics import metrics
 from litequeue.cli.outbox import outbox
 from litequeue.cli.overview import kinds, scopes
 from litequeue.cli.pauses import pause, pauses, resume
+from litequeue.cli.running import OutputStuck
 from litequeue.cli.schedule import schedule
 from litequeue.cli.settings import settings
 from litequeue.cli.stats import stats
@@ -107,6 +108,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that lacks a character is no error
     try:
         litequeue(prog_name="litequeue")
+    except OutputStuck:
+        os._exit(0)  # what is not taken would be waited for
     except SystemExit as end:
         _drop_unwritten()
         if end.code == GivenBack.exit_code:  # without waiting for threads: a handler that still runs must not

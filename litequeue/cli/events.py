@@ -5,6 +5,11 @@ Owns: the lines. Leaves out: where the events are found (`Queue.follower`), and 
 
 from __future__ import annotations
 
+import errno
+import os
+import select
+import stat
+import sys
 from collections.abc import Iterable, Iterator
 from threading import Event as Flag
 
@@ -32,6 +37,8 @@ _COLOURS = {
     Transition.CANCELLED: "bright_black",
 }
 _TRANSITION_CHARS = max(map(len, Transition))
+_LOOK_S = 1.0
+"""How soon it notices that nobody reads on."""
 
 
 @click.command(
@@ -63,9 +70,9 @@ def events(
     """Show what has happened to jobs lately, or what happens.
 
     The last events of the jobs that were enqueued last, whatever has become of them. With --follow new ones come as
-    they are committed, by the bells, and within a second where none is rung; SIGTERM or Ctrl-C ends it, with status 0.
-    A run that begins and ends between two looks may be missed where other jobs of its scope and priority have overtaken
-    it, and so may the end of a job that is removed at its end: see docs/guide/command.md.
+    they are committed, by the bells, and within a second where none is rung; SIGTERM, SIGHUP or Ctrl-C ends it, with
+    status 0. A run that begins and ends between two looks may be missed where other jobs of its scope and priority have
+    overtaken it, and so may the end of a job that is removed at its end: see docs/guide/command.md.
     """
     where = many_scopes(scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
@@ -114,15 +121,34 @@ def _follow(follower: Follower, lines: _Lines) -> None:
 
     def work() -> None:
         while not is_over.is_set():
-            if follower.wait():
+            if follower.wait(_LOOK_S):
                 lines.write(follower.news())
+            elif _is_closed():
+                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # as the next line would
 
     def stop() -> None:
         is_over.set()
         follower.interrupt()
 
     with signals() as told:
-        told.heed(work, stop)
+        told.heed(work, stop, let_go=_nothing)
+
+
+def _is_closed() -> bool:
+    """Tell whether standard output is a pipe that nobody reads any more."""
+    try:
+        descriptor = sys.stdout.fileno()
+        if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return False
+        asked = select.poll()
+        asked.register(descriptor, 0)
+        return any(answer & select.POLLERR for _, answer in asked.poll(0))
+    except (AttributeError, OSError, ValueError):  # there is none, or none that is a file
+        return False
+
+
+def _nothing() -> None:
+    """Let go of output that is not taken: lines that were not read are lost."""
 
 
 def _form(one: Happened) -> dict[str, Json]:

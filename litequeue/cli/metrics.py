@@ -55,8 +55,8 @@ def metrics(target: Target, *, port: int | None, host: str | None, max_kinds: in
     once for each file. A file that cannot be read has litequeue_up 0. What only a worker knows of its own runs it
     tells itself: see `litequeue.metrics.Collector`.
 
-    SIGTERM or Ctrl-C ends the server at once, with status 0. When a file of several cannot be read, the others are
-    printed, and the status is 1.
+    SIGTERM, SIGHUP or Ctrl-C ends the server at once, with status 0. When a file of several cannot be read, the others
+    are printed, and the status is 1.
     """
     if host is not None and port is None:
         raise Misuse("--host goes with --serve")

@@ -2,13 +2,16 @@
 
 Invariants: the work has a thread of its own, because a signal handler may interrupt the main thread anywhere, and what
 it then calls must not need a lock that this thread holds; so a handler does nothing but note the signal, and the main
-thread does nothing but wait for the next one. Leaves out: what stopping means.
+thread does nothing but wait for the next one. What only shows something ends though nobody takes its output any more
+(Ctrl-S, a pager that is not read on). Leaves out: what stopping means.
 """
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
 from queue import Empty, SimpleQueue
@@ -20,6 +23,17 @@ T = TypeVar("T")
 
 _LOOK_S = 1.0
 """Where a wait is not interrupted by signals (Windows), their handlers run when it ends."""
+
+
+_PATIENCE_S = 1.0
+"""Output that is not taken holds up whoever writes it; so long it may be, and so long again after it was let go."""
+
+
+class OutputStuck(SystemExit):
+    """The command was told to end and does, with status 0, while a thread of it still waits for its output to be taken.
+
+    Nothing more must be written then, and nothing waited for.
+    """
 
 
 class _Said(Enum):
@@ -39,10 +53,14 @@ class Signals:
         """Say that a signal has come; safe in its handler, as `SimpleQueue.put` may interrupt itself."""
         self._said.put(_Said.SIGNAL)
 
-    def heed(self, work: Callable[[], T], stop: Callable[[], None]) -> T:
+    def heed(self, work: Callable[[], T], stop: Callable[[], None], let_go: Callable[[], None] | None = None) -> T:
         """Do the work in a thread of its own, and call `stop` at each signal; return or raise what it came to.
 
-        A signal that came before is heeded at once.
+        A signal that came before is heeded at once. Work that only shows something has a `let_go`, which is called when
+        it has not ended a second after the first signal: to make the terminal take what is written, as far as possible.
+
+        Raises:
+            OutputStuck: it has not ended another second later.
         """
         outcome: list[T] = []
         errors: list[BaseException] = []
@@ -55,19 +73,40 @@ class Signals:
             finally:
                 self._said.put(_Said.ENDED)
 
-        thread = threading.Thread(target=run, name="litequeue-command")
+        thread = threading.Thread(target=run, name="litequeue-command", daemon=let_go is not None)
         thread.start()
         try:
             while self._next() is _Said.SIGNAL:
                 stop()
+                if let_go is not None:
+                    self._await_output(let_go)
+                    break
+        except OutputStuck:
+            raise
         except BaseException:
             stop()
-            raise
-        finally:
             thread.join()
+            raise
+        thread.join()
         for error in errors:
             raise error
         return outcome[0]
+
+    def _await_output(self, let_go: Callable[[], None]) -> None:
+        """Wait for the end of the work, which was told to, but not for ever."""
+        if not self._ends_within(_PATIENCE_S):
+            let_go()
+            if not self._ends_within(_PATIENCE_S):
+                raise OutputStuck(0)
+
+    def _ends_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        try:
+            while self._said.get(timeout=max(0.0, until - time.monotonic())) is _Said.SIGNAL:
+                pass
+        except Empty:
+            return False
+        return True
 
     def _next(self) -> _Said:
         while True:
@@ -78,8 +117,8 @@ class Signals:
 
 
 @contextmanager
-def signals() -> Iterator[Signals]:
+def signals(also: Collection[signal.Signals] = ()) -> Iterator[Signals]:
     """Note the signals that ask a process to end; once one has come, they say nothing new after the block."""
     noted = Signals()
-    with heard_by(noted.note, is_end=True):
+    with heard_by(noted.note, is_end=True, also=also):
         yield noted

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +20,7 @@ from litequeue.cli.commands import Command
 from litequeue.cli.failures import Failure, Misuse, fail_quietly
 from litequeue.cli.input import duration_option
 from litequeue.cli.output import warn
-from litequeue.cli.running import signals
+from litequeue.cli.running import OutputStuck, signals
 from litequeue.cli.target import Target, open_file, pass_target, with_hint
 from litequeue.cli.times import Times, utc_option
 from litequeue.errors import CannotOpen, missing_extra
@@ -30,6 +31,8 @@ WINDOW_S = 5.0
 """Rates are those of so many seconds, or of the interval where that is longer."""
 BUDGET_S = 0.5
 """How long a look at all files may count; what is not done by then goes on in the next one."""
+_QUIT = [signal.SIGQUIT] if hasattr(signal, "SIGQUIT") else []
+"""Ctrl-\\: of it the terminal would not be given back."""
 _BUSY_S = 1.0
 """How long a look waits for a file that is locked."""
 
@@ -61,8 +64,9 @@ def top(target: Target, *, interval_s: float, once: bool, utc: bool) -> None:
     takes no write lock. Counts that take long are kept for a while; the second row then says how old they are. Rates go
     by the jobs that are in the files: see docs/guide/top.md.
 
-    The key q ends it, and so does Ctrl-C, with status 0. A file that goes away is said to be gone until it is there
-    again. With --once and several files, the status is 1 when one cannot be read.
+    The key q ends it, and so do Ctrl-C and other signals, with status 0. A file that goes away is said to be gone until
+    it is there again; see docs/guide/top.md for one that was moved. With --once and several files, the status is 1 when
+    one cannot be read.
     """
     if not LEAST_INTERVAL_S <= interval_s <= MOST_INTERVAL_S:
         raise Misuse(f"--interval is {interval_s:g} s; it must be {LEAST_INTERVAL_S:g} to {MOST_INTERVAL_S:g} s")
@@ -134,8 +138,8 @@ def _show(watch: Watch, interval_s: float, *, utc: bool) -> None:
         return drawn(Frame(files, times, watch.window_s, hint), width, height)
 
     view = View(console(), look, draw, interval_s)
-    with _held_back(), signals() as told:
-        told.heed(view.run, view.stop)
+    with _held_back(), signals(also=_QUIT) as told:
+        told.heed(view.run, view.stop, view.let_go)
 
 
 @contextlib.contextmanager
@@ -145,6 +149,9 @@ def _held_back() -> Iterator[None]:
     try:
         with contextlib.redirect_stderr(kept):
             yield
+    except OutputStuck:
+        kept = io.StringIO()
+        raise
     finally:
         for line in dict.fromkeys(kept.getvalue().splitlines()):
             click.echo(line, err=True)

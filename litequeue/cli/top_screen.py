@@ -1,19 +1,22 @@
 """The screen of `top`: frames on a terminal, until a key or a signal ends them.
 
 Owns: the alternate screen, the keys, and the thread that looks at the files, so that a key is heard while a look takes
-its time. Invariant: whatever ends the view, or stops it for a while (Ctrl-Z), the terminal is as it was before. Without
-`termios` (Windows) there are no keys, and only Ctrl-C ends it. Leaves out: what a frame shows (`top_frame`).
+its time. Invariant: whatever ends the view, or stops it for a while (Ctrl-Z), the terminal is as it was before, unless
+it takes nothing. Without `termios` (Windows) there are no keys, and only Ctrl-C ends it. Leaves out: what a frame shows
+(`top_frame`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import select
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Generic, TypeVar
 
 from rich.console import Console, ConsoleDimensions, RenderableType
@@ -55,11 +58,28 @@ class View(Generic[Seen]):
         self._has_news = threading.Event()
         self._seen: Seen | None = None
         self._error: BaseException | None = None
+        self._give_back: Callable[[], None] | None = None
+        """Lets the terminal treat what is typed as it did before."""
 
     def stop(self) -> None:
         """End it."""
         self._is_over.set()
         self._has_news.set()
+
+    def let_go(self) -> None:
+        """Give the terminal back though it takes nothing: its modes, and it is let take what is still to be written.
+
+        What waits in it is dropped for that; a Ctrl-S ends.
+        """
+        if termios is None:
+            return
+        descriptor = self._console.file.fileno()
+        with contextlib.suppress(termios.error):  # it has gone
+            if self._give_back is not None:
+                self._give_back()
+            termios.tcflush(descriptor, termios.TCOFLUSH)
+            for action in (termios.TCOOFF, termios.TCOON):
+                termios.tcflow(descriptor, action)
 
     def run(self) -> None:
         """Show frames until it is ended; what `look` raises ends it too, and is raised here."""
@@ -67,11 +87,16 @@ class View(Generic[Seen]):
         looking.start()
         try:
             keys = _keys()
+            if keys is not None:
+                self._give_back = partial(termios.tcsetattr, keys, termios.TCSANOW, termios.tcgetattr(keys))
             while not self._is_over.is_set():
                 with contextlib.nullcontext() if keys is None else _unbuffered(keys), self._screen() as screen:
                     is_stopped = self._show(screen, keys)
                 if is_stopped:  # the terminal is the shell's again; where there is none to go on in, nothing happens
                     signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)
+        except OSError as exc:
+            if exc.errno != errno.EIO:  # the terminal has gone, and the view with it
+                raise
         finally:
             self.stop()
             looking.join()
@@ -143,7 +168,8 @@ def _unbuffered(keys: int) -> Iterator[None]:
     try:
         yield
     finally:
-        termios.tcsetattr(keys, termios.TCSAFLUSH, before)
+        with contextlib.suppress(termios.error):  # it has gone
+            termios.tcsetattr(keys, termios.TCSAFLUSH, before)
 
 
 def _pressed(keys: int) -> bytes | None:

@@ -101,7 +101,8 @@ def work(
     With --all-scopes every scope is served in turn, as many of its jobs in a row as its weight says (`weight`).
 
     The first SIGTERM or Ctrl-C drains it: nothing more is leased, and what runs may end within --drain-timeout. Then,
-    or at the second one, the rest is given back at once, which costs its jobs no attempt.
+    or at the second one, the rest is given back at once, which costs its jobs no attempt. A terminal that is closed
+    (SIGHUP) drains it too, unless nohup keeps it running.
 
     On a terminal the last row shows what runs, how many are done and failed, how many end in a second, and how many are
     ready and wait; above it come warnings. Anywhere else the log has a line for each end of a job. A module that sets

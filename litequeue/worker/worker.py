@@ -107,7 +107,7 @@ class Worker:
         self._has_run = threading.Lock()
 
     def run(self) -> Ending:
-        """Work until `stop()`, SIGTERM or SIGINT has drained it; return what was done.
+        """Work until `stop()`, SIGTERM, SIGINT or SIGHUP has drained it; return what was done.
 
         The first of these stops leasing, and what runs may end; after `drain_timeout`, or at the second one, the rest
         is told to stop and given back, which costs its jobs no attempt. A thread that does not listen runs on until the

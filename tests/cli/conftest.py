@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from click.testing import CliRunner
 
 import litequeue
 from litequeue.cli import litequeue as command
+from litequeue.worker.signals import SIGNALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,6 +139,15 @@ class Processes:
                 if stream is not None:
                     with contextlib.suppress(BrokenPipeError):
                         stream.close()
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[list[object]]:
+    """Give the handlers of the signals that end a command, in their order, and put them back."""
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield [*before]
+    for number, handler in zip(SIGNALS, before, strict=True):
+        signal.signal(number, handler)
 
 
 @pytest.fixture

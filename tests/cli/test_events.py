@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import signal
+import struct
 import sys
+import time
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -15,6 +18,9 @@ from litequeue import NewJob
 if TYPE_CHECKING:
     from litequeue import Queue
     from tests.cli.conftest import Cli, Processes
+
+PIPE_BYTES = 60_000
+"""A pipe of 64 KiB that has so many takes no whole write of the command's any more."""
 
 
 def test_the_last_events_are_listed(cli: Cli, queue: Queue) -> None:
@@ -66,3 +72,36 @@ def test_what_happens_is_written_as_it_happens_until_it_is_told_to_stop(queue: Q
     process.send_signal(signal.SIGTERM)
     outcome = processes.outcome(process)
     assert (outcome.status, outcome.out, outcome.err) == (0, "", "")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the signals here are POSIX")
+def test_it_ends_though_nobody_reads_its_lines(queue: Queue, processes: Processes) -> None:
+    """The pipe is full, and the line that is being written stays unwritten (issue 8)."""
+    import fcntl  # noqa: PLC0415 - POSIX
+    import termios  # noqa: PLC0415
+
+    process = processes.start("events", "--follow", "--limit", "1", "--json")
+    assert process.stdout is not None
+    queue.enqueue("before")
+    assert select.select([process.stdout], [], [], 30)[0]
+    queue.enqueue_many(NewJob("work") for _ in range(600))
+    waiting = struct.pack("i", 0)
+    until = time.monotonic() + 30
+    while struct.unpack("i", fcntl.ioctl(process.stdout, termios.FIONREAD, waiting))[0] < PIPE_BYTES:
+        assert time.monotonic() < until, "the pipe is never full"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no `head` to be read by")
+def test_it_ends_when_nobody_can_read_its_lines(queue: Queue, processes: Processes) -> None:
+    """As with `head -1`, without another event (issue 8)."""
+    queue.enqueue("before")
+    process = processes.start("events", "--follow", "--limit", "1", "--json")
+    processes.next_line(process)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(30) == 1
+    assert process.stderr.read() == ""

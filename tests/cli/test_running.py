@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 from litequeue import QueueBusy
-from litequeue.cli.running import signals
+from litequeue.cli import running
+from litequeue.cli.running import OutputStuck, signals
+from litequeue.worker.signals import SIGNALS
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the signals here are POSIX")
-
-
-@pytest.fixture(autouse=True)
-def handlers() -> Iterator[list[object]]:
-    """Give the handlers as they were before, and put them back."""
-    before = [signal.getsignal(number) for number in SIGNALS]
-    yield [*before]
-    for number, handler in zip(SIGNALS, before, strict=True):
-        signal.signal(number, handler)
+if sys.platform == "win32":
+    pytest.skip("the signals here are POSIX", allow_module_level=True)
 
 
 def test_each_signal_is_heeded_while_the_work_goes_on() -> None:
-    """The first and the second, each at once, and the work's own answer comes back (§9)."""
+    """The first and the next ones, each at once, and the work's own answer comes back (§9)."""
     stops: list[str] = []
     came = threading.Event()
 
@@ -47,7 +36,53 @@ def test_each_signal_is_heeded_while_the_work_goes_on() -> None:
 
     with signals() as told:
         assert told.heed(work, stop) == "done"
+    assert stops == ["told"] * len(SIGNALS)
+
+
+def test_a_terminal_that_goes_says_one_word_to_stop() -> None:
+    """The kernel and the shell both send SIGHUP; a second word would cut a drain short (V8)."""
+    stops: list[str] = []
+    with signals() as told:
+        for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM):
+            signal.raise_signal(number)
+        ended = threading.Event()
+
+        def stop() -> None:
+            stops.append("told")
+            if len(stops) == 2:
+                ended.set()
+
+        told.heed(lambda: ended.wait(10), stop)
     assert stops == ["told", "told"]
+
+
+def test_a_hangup_that_somebody_has_a_use_for_is_left_alone() -> None:
+    """Ignored by nohup, or a handler of the application's own (G1)."""
+    for use in (signal.SIG_IGN, lambda *_: None):
+        signal.signal(signal.SIGHUP, use)
+        with signals():
+            assert signal.getsignal(signal.SIGHUP) is use
+
+
+@pytest.mark.parametrize("is_helped", [True, False])
+def test_what_only_shows_something_ends_though_its_output_is_not_taken(
+    monkeypatch: pytest.MonkeyPatch, *, is_helped: bool
+) -> None:
+    """It lets go of the output first; then the process ends with status 0, whatever is being written (issue 8)."""
+    monkeypatch.setattr(running, "_PATIENCE_S", 0.02)
+    taken, let_go = threading.Event(), threading.Event()
+
+    def help_it() -> None:
+        let_go.set()
+        if is_helped:
+            taken.set()
+
+    with signals() as told:
+        signal.raise_signal(signal.SIGTERM)
+        with contextlib.nullcontext() if is_helped else pytest.raises(OutputStuck, match="0"):
+            assert told.heed(lambda: taken.wait(10), lambda: None, help_it)
+    assert let_go.is_set()
+    taken.set()
 
 
 def test_a_signal_before_the_work_is_heeded_as_it_begins() -> None:

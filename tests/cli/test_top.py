@@ -335,27 +335,29 @@ class Screen:
 def test_the_live_view_follows_the_file_and_the_window_and_gives_the_terminal_back(
     processes: Processes, queue: Queue
 ) -> None:
-    """Until q is pressed, with status 0; signals end it in the same way (issue 8, item 2)."""
+    """Until q is pressed, with status 0; signals end it in the same way, also after Ctrl-S (issue 8, item 2)."""
     queue.enqueue("work:first")
     with contextlib.closing(Screen()) as screen:
         before = screen.modes()
-        for end in ("q", signal.SIGTERM):
+        for number, end in enumerate(["q", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGINT"]):
             process = processes.start(
                 "top", "--interval", "0.2", stdin=screen.follower, stdout=screen.follower, environment={"TERM": "xterm"}
             )
             begun = screen.wait_for("work:first")
             assert "\x1b[?1049h" in begun, "the alternate screen"
             assert screen.modes() != before
-            kind = f"work:next-{end}"
+            kind = f"work:next-{number}"
             queue.enqueue(kind)
             screen.wait_for(kind)
             screen.resize(30, 132)
             screen.wait_for("FREE")
             screen.resize(24, 80)
-            if isinstance(end, str):
-                os.write(screen.leader, end.encode())
+            if end == "q":
+                os.write(screen.leader, b"q")
             else:
-                process.send_signal(end)
+                if end == "SIGINT":
+                    os.write(screen.leader, b"\x13")
+                process.send_signal(signal.Signals[end])
             screen.wait_for(r"\x1b\[\?1049l.*\x1b\[\?25h|\x1b\[\?25h.*\x1b\[\?1049l")
             outcome = processes.outcome(process)
             assert (outcome.status, outcome.err) == (0, "")

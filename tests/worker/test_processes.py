@@ -267,7 +267,7 @@ def test_a_signal_to_a_process_that_starts_does_not_end_it(
         child = spawn(supervisor)
         assert child.process.pid is not None
         pids.append(child.process.pid)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             os.kill(child.process.pid, number)
         return child
 
