@@ -100,7 +100,7 @@ def list_dead(
                 click.echo(line)
             tell([f"{prefix}{remark}" for remark in one.remarks])
         if any(len(one.shown(by_error)) == limit for one in looked.found.values()):
-            warn("there may be more: raise --limit, or look at the errors with --by-error")
+            warn(f"there may be more: raise --limit{'' if by_error else ', or look at the errors with --by-error'}")
     if not looked.is_whole:
         fail_quietly()
 

@@ -28,6 +28,7 @@ MOST_ROWS = 20
 """Of each table, where the height sets no bound."""
 _WIDE = 120
 """From so many columns on there is room for notes and longer bars."""
+_USUAL_COLUMNS = 80
 _OLD_S = 1.0
 """What is older is said to be."""
 
@@ -54,7 +55,10 @@ class _Section(NamedTuple):
 
 def console() -> Console:
     """Return what frames are printed on: standard output, in plain text unless it is a terminal."""
-    return Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    made = Console(file=sys.stdout, markup=False, emoji=False, highlight=False)
+    if made.width < 1:  # COLUMNS=0: it is not known
+        made.width = _USUAL_COLUMNS
+    return made
 
 
 def drawn(frame: Frame, width: int, height: int | None) -> Group:

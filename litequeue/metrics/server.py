@@ -20,8 +20,10 @@ PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
 _LOOK_S = 0.2
 """How soon it notices that it is to stop."""
-_PATIENCE_S = 300.0
-"""How long a client may take over its request."""
+_PATIENCE_S = 30.0
+"""How long a client may keep a thread waiting, over its request or over the answer."""
+_BACKLOG = 128
+"""Connections that wait to be accepted: those of one burst."""
 _log = logging.getLogger("litequeue.metrics")
 
 
@@ -38,6 +40,7 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     def __init__(self, text: Callable[[], str], port: int, host: str = LOOPBACK) -> None:
         self.text = text
+        self.request_queue_size = _BACKLOG
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Scrape)

@@ -43,7 +43,8 @@ def test_dead_letters_are_listed_with_their_cause_and_nothing_else_is(cli: Cli, 
     assert "no such mailbox" in lines[0]
     listed = cast("list[dict[str, object]]", cli.json("dead", "ls", "--kind", "mail:", "--all-scopes"))
     assert {(job["job_id"], job["state"]) for job in listed} == {(str(first), "dead"), (str(other), "dead")}
-    assert cli("dead", "ls", "--limit", "1").only_complaint().startswith("there may be more")
+    for option, hint in ([], ", or look at the errors with --by-error"), (["--by-error"], ""):
+        assert cli("dead", "ls", "--limit", "1", *option).only_complaint() == f"there may be more: raise --limit{hint}"
 
 
 def test_errors_are_counted_with_the_last_job_that_died_of_each(cli: Cli, queue: Queue) -> None:

@@ -310,5 +310,24 @@ def test_whatever_is_wrong_with_one_answer_the_next_one_comes(
     assert ask(server, "GET", "/")[0] == 200
 
 
+def test_a_burst_of_scrapes_is_let_in_at_once() -> None:
+    """Though none of them is answered just then (issue 8)."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(MetricsServer(str, 0))
+        host, port = server.server_address[:2]
+        for _ in range(50):
+            stack.enter_context(socket.create_connection((str(host), port), timeout=5))
+
+
+def test_a_client_that_says_nothing_holds_no_thread_for_long(
+    answering: Callable[[Callable[[], str]], MetricsServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is hung up on (issue 8)."""
+    monkeypatch.setattr("litequeue.metrics.server._Scrape.timeout", 0.05)
+    host, port = answering(str).server_address[:2]
+    with socket.create_connection((str(host), port), timeout=30) as connection:
+        assert connection.recv(1) == b""
+
+
 def _fail() -> str:
     raise RuntimeError("no page")

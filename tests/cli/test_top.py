@@ -256,6 +256,13 @@ def test_one_frame_is_printed_without_colours_where_there_is_no_terminal(cli: Cl
     assert re.search(r"^ +1 +work +now +boom$", out, re.MULTILINE)
 
 
+def test_a_width_of_no_columns_is_an_unknown_one(cli: Cli, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some programs have it that start others: a frame of 80 columns."""
+    queue.enqueue("work:kind")
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "work:kind" in cli.done("top", "--once")
+
+
 def test_one_frame_of_several_files_shows_those_that_can_be_read(cli: Cli, queue: Queue, tmp_path: Path) -> None:
     """The others are a row, and a line on standard error; the status is 1 (§9)."""
     queue.enqueue("work")
