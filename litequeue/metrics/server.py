@@ -40,10 +40,10 @@ class MetricsServer(socketserver.ThreadingTCPServer):
 
     def __init__(self, text: Callable[[], str], port: int, host: str = LOOPBACK) -> None:
         self.text = text
-        self.request_queue_size = _BACKLOG
         if ":" in host:
             self.address_family = socket.AF_INET6
         super().__init__((host, port), _Scrape)
+        self.socket.listen(_BACKLOG)
 
     @property
     def url(self) -> str:
