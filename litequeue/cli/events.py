@@ -10,6 +10,7 @@ import os
 import select
 import stat
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from threading import Event as Flag
 
@@ -37,8 +38,6 @@ _COLOURS = {
     Transition.CANCELLED: "bright_black",
 }
 _TRANSITION_CHARS = max(map(len, Transition))
-_LOOK_S = 1.0
-"""How soon it notices that nobody reads on."""
 
 
 @click.command(
@@ -117,34 +116,42 @@ class _Lines:
 
 
 def _follow(follower: Follower, lines: _Lines) -> None:
-    is_over = Flag()
+    is_over, is_unread = Flag(), Flag()
 
     def work() -> None:
         while not is_over.is_set():
-            if follower.wait(_LOOK_S):
+            if follower.wait():
                 lines.write(follower.news())
-            elif _is_closed():
-                raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # as the next line would
+        if is_unread.is_set():
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # as the next line would
 
     def stop() -> None:
         is_over.set()
         follower.interrupt()
 
+    def stop_unread(asked: select.poll) -> None:
+        asked.poll()
+        is_unread.set()
+        stop()
+
+    reader = _reader()
+    if reader is not None:
+        threading.Thread(target=stop_unread, args=(reader,), name="litequeue-reader", daemon=True).start()
     with signals() as told:
         told.heed(work, stop, let_go=_nothing)
 
 
-def _is_closed() -> bool:
-    """Tell whether standard output is a pipe that nobody reads any more."""
+def _reader() -> select.poll | None:
+    """Return what waits until nobody reads standard output any more, if that is a pipe."""
     try:
         descriptor = sys.stdout.fileno()
         if not hasattr(select, "poll") or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            return False
-        asked = select.poll()
-        asked.register(descriptor, 0)
-        return any(answer & select.POLLERR for _, answer in asked.poll(0))
+            return None
     except (AttributeError, OSError, ValueError):  # there is none, or none that is a file
-        return False
+        return None
+    asked = select.poll()
+    asked.register(descriptor, 0)  # errors are told of in any case
+    return asked
 
 
 def _nothing() -> None:
