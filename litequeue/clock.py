@@ -117,9 +117,9 @@ def _boot_id() -> str:
 
 
 def _told_by_proc() -> str:
-    """Ask Linux."""
-    with open(f"{PROC}/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
+    """Ask Linux; in bytes, since a codec is loaded at its first use, and a child that is forked meanwhile hangs."""
+    with open(f"{PROC}/sys/kernel/random/boot_id", "rb") as file:
+        return file.read().strip().decode("ascii")
 
 
 def _told_by_registry() -> str | None:

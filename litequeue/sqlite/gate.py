@@ -185,8 +185,8 @@ def lockers(inode: int, sort: str, mode: str) -> list[int]:
     Source: proc(5), `/proc/locks`; in a container only its own processes are there.
     """
     try:
-        with open(_LOCKS, encoding="ascii") as table:
-            rows = [line.split() for line in table]
+        with open(_LOCKS, "rb") as table:  # in bytes: a codec is loaded at its first use, and a fork meanwhile hangs
+            rows = [line.decode("ascii").split() for line in table]
     except OSError:
         return []
     own = [row for row in rows if (row[1], row[3]) == (sort, mode)]

@@ -180,6 +180,9 @@ class Model:
             job = self._add(scope, new, *times, waits=waits)
         else:
             job = same
+            self.ended = [
+                end for end in self.ended if end[0] != job.job_id
+            ]  # nobody who waits for it now is told of that
             job.created = self._next_created(scope, new.priority, waits=waits)
             job.payload, job.priority, job.max_attempts = new.payload, new.priority, new.max_attempts
             job.attempts = job.reaps = 0
