@@ -10,7 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ParamSpec, TypeVar
+from functools import wraps
+from typing import ParamSpec, Protocol, TypeVar, cast
 from uuid import UUID
 
 import click
@@ -18,8 +19,8 @@ import click
 from litequeue import Job, JobNotFound, JobState, Queue, rules
 from litequeue.arguments import matches
 from litequeue.cli.failures import Failure, Interrupted, Misuse, fail_quietly, nothing_to_do
-from litequeue.cli.ids import GivenId, whole_ids
-from litequeue.cli.input import duration_option, many_scopes
+from litequeue.cli.ids import GivenId, given_id, whole_ids
+from litequeue.cli.input import duration_option, kind_option, many_scopes, scope_options
 from litequeue.cli.output import count_of, plain, scope_text, warn
 from litequeue.cli.target import Target
 from litequeue.cli.times import Times
@@ -126,6 +127,42 @@ def which_jobs(
     if given and (kind is not None or all_scopes or where is not None or older_than is not None):
         raise Misuse("--kind, --older-than and scopes go with --state; an id needs none")
     return Which(given, None if state is None else JobState[state.upper()], kind, where, older_than, among)
+
+
+class _Acting(Protocol):
+    """A command on the jobs that are meant."""
+
+    def __call__(self, *, which: Which, **more: object) -> None: ...
+
+
+def which_options(states: Iterable[JobState]) -> Callable[[Callable[P, None]], Callable[[], None]]:
+    """Add the ids and the options that say which jobs are meant; the command is given them as its `which`."""
+    names = [state.name.lower() for state in states]
+
+    def decorate(command: Callable[P, None]) -> Callable[[], None]:
+        @wraps(command)
+        def called(
+            *,
+            given: tuple[GivenId, ...],
+            state: str | None,
+            kind: str | None,
+            scope: str | None,
+            system: bool,
+            all_scopes: bool,
+            older_than: float | None = None,
+            **more: object,
+        ) -> None:
+            which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
+            cast("_Acting", command)(which=which, **more)
+
+        options = scope_options(many=True)(called)
+        options = kind_option("With --state: only this kind, or every kind that begins so ('area:').")(options)
+        told = "Every job in this state, instead of ids."
+        options = click.option("--state", type=click.Choice(names), help=told)(options)
+        options = click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)(options)
+        return cast("Callable[[], None]", options)
+
+    return decorate
 
 
 def in_steps(job_ids: Sequence[UUID]) -> Iterator[list[UUID]]:

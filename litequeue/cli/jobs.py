@@ -13,7 +13,7 @@ from uuid import UUID
 import click
 
 from litequeue import InvalidTransition, JobNotFound, JobState, Queue, rules
-from litequeue.cli.acting import act, in_steps, older_than_option, purge_many, which_jobs, yes_option
+from litequeue.cli.acting import Which, act, in_steps, older_than_option, purge_many, which_options, yes_option
 from litequeue.cli.asides import remarks, tell
 from litequeue.cli.carrying import export_jobs, import_jobs
 from litequeue.cli.commands import Group
@@ -125,31 +125,14 @@ litequeue --db app.queue jobs retry 0190a0c5-7b5e-7000-8000-000000000001
 litequeue --db app.queue jobs retry --state dead --kind mail:
 """,
 )
-@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
-@click.option(
-    "--state",
-    type=click.Choice([state.name.lower() for state in JobState if rules.may_act(Verb.RETRY, state)]),
-    help="Every job in this state, instead of ids.",
-)
-@kind_option("With --state: only this kind, or every kind that begins so ('area:').")
-@scope_options(many=True)
+@which_options(state for state in JobState if rules.may_act(Verb.RETRY, state))
 @pass_target
-def retry(
-    target: Target,
-    *,
-    given: tuple[GivenId, ...],
-    state: str | None,
-    kind: str | None,
-    scope: str | None,
-    system: bool,
-    all_scopes: bool,
-) -> None:
+def retry(target: Target, *, which: Which) -> None:
     """Run jobs again.
 
     Finished ones start anew, with their attempts back at 0; delayed ones, and those that wait for others, go now. Works
     in steps of a hundred jobs. A job that is refused gets a line on standard error, and the status is then 1.
     """
-    which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
         act(which.steps(queue), queue.retry_many, "retried")
 
@@ -161,32 +144,15 @@ litequeue --db app.queue jobs run-now 0190a0c5-7b5e-7000-8000-000000000001
 litequeue --db app.queue jobs run-now --state scheduled --kind mail:
 """,
 )
-@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
-@click.option(
-    "--state",
-    type=click.Choice([state.name.lower() for state in _LATER]),
-    help="Every job in this state, instead of ids.",
-)
-@kind_option("With --state: only this kind, or every kind that begins so ('area:').")
-@scope_options(many=True)
+@which_options(_LATER)
 @pass_target
-def run_now(
-    target: Target,
-    *,
-    given: tuple[GivenId, ...],
-    state: str | None,
-    kind: str | None,
-    scope: str | None,
-    system: bool,
-    all_scopes: bool,
-) -> None:
+def run_now(target: Target, *, which: Which) -> None:
     """Let jobs go now that are to run later.
 
     Delayed ones, those that wait out their back-off, and those that wait for other jobs. As `jobs retry`, but never a
     finished one. Works in steps of a hundred jobs. A job that is refused gets a line on standard error, and the status
     is then 1.
     """
-    which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes)
     with target.queue() as queue:
         act(which.steps(queue), partial(_run_now, queue), "ready now")
 
@@ -262,36 +228,17 @@ litequeue --db app.queue jobs purge --state completed --older-than 7d --yes
 litequeue --db app.queue jobs purge --state dead --kind mail: --yes
 """,
 )
-@click.argument("given", metavar="[ID]...", nargs=-1, type=given_id)
-@click.option(
-    "--state",
-    type=click.Choice([state.name.lower() for state in JobState if rules.may_act(Verb.REMOVE, state)]),
-    help="Every job in this state, instead of ids.",
-)
-@kind_option("With --state: only this kind, or every kind that begins so ('area:').")
-@scope_options(many=True)
+@which_options(state for state in JobState if rules.may_act(Verb.REMOVE, state))
 @older_than_option
 @yes_option
 @pass_target
-def purge(
-    target: Target,
-    *,
-    given: tuple[GivenId, ...],
-    state: str | None,
-    kind: str | None,
-    scope: str | None,
-    system: bool,
-    all_scopes: bool,
-    older_than: float | None,
-    yes: bool,
-) -> None:
+def purge(target: Target, *, which: Which, yes: bool) -> None:
     """Remove finished jobs for good, before their retention is over.
 
     Works in steps of a hundred jobs. A completed job whose idempotency key still counts is refused, and stays until its
     window is over; messages of an outbox are given up with `outbox discard`. A job that is refused gets a line on
     standard error, and the status is then 1.
     """
-    which = which_jobs(given, state, kind, scope, system=system, all_scopes=all_scopes, older_than=older_than)
     purge_many(target, which, yes=yes)
 
 
