@@ -6,6 +6,8 @@ of two do. Nobody here waits for one. Source: flock(2).
 
 from __future__ import annotations
 
+import contextlib
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -27,17 +29,14 @@ def lock(descriptor: int) -> bool:
     return True
 
 
-def share(descriptor: int) -> bool:
-    """Take a shared lock instead, if nobody else has an exclusive one; tell whether it was had.
+def share(descriptor: int) -> None:
+    """Take a shared lock instead, unless somebody else has an exclusive one.
 
     Raises:
         OSError: this file has no locks.
     """
-    try:
+    with contextlib.suppress(BlockingIOError):
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def unlock(descriptor: int) -> None:
