@@ -485,6 +485,8 @@ def test_a_chain_is_cancelled_whole_in_one_call(queue: Queue) -> None:
     assert isinstance(refusal, JobNotFound)
     assert states(queue, first, second, third) == ["cancelled"] * 3
     assert [late.job_id for late in queue.cancel_many([second, third])] == [second, third]
+    fourth = made(queue)
+    assert [twice.job_id for twice in queue.cancel_many([fourth, fourth])] == [fourth], "where there are chains, too"
 
 
 def test_what_a_cancelled_job_missed_is_forgotten_in_steps(queue: Queue) -> None:

@@ -13,7 +13,7 @@ import pytest
 import litequeue
 from litequeue import JobState, NewJob, RecordError, doctoring
 from litequeue import upkeep as upkeep_room
-from litequeue.sqlite import filesystem
+from litequeue.sqlite import filesystem, opening
 from litequeue.sqlite.gate import Gate
 from litequeue.testing import FakeClock
 
@@ -259,3 +259,13 @@ def test_a_disk_that_is_full(
     queue.close()
     codes = found()
     assert (codes["disk.full"], "job.count" in codes) == ("problem", False)
+
+
+def test_a_file_that_cannot_be_opened_for_want_of_room_is_told_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite calls it an error of input or output; which it is, the disk tells (§6)."""
+    exc = apsw.exception_for(apsw.SQLITE_IOERR_SHMSIZE)
+    assert "the disk is full" not in str(opening.refusal(exc, str(path)))
+    monkeypatch.setattr(filesystem, "free_bytes", lambda _folder: 1000)
+    refused = opening.refusal(exc, str(path))
+    assert isinstance(refused, litequeue.CannotOpen)
+    assert refused.reason == "the disk is full"
