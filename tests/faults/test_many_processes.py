@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 JOBS = 20_000
+LOOKS, MOST_LOOKS = 10_000, 200_000
 
 
 def _work_off(parent: Parent, path: str, log: str, batch: int) -> int:
@@ -114,7 +115,10 @@ def test_a_job_that_moves_is_never_reported_missing(path: str, processes: Childr
         mover = processes.start(_move_for_ever, path, str(job_id))
         assert mover.hear() == "moving"
         seen: collections.Counter[JobState] = collections.Counter()
-        for number in range(10_000):
+        every = {JobState.PENDING, JobState.LEASED, JobState.COMPLETED, JobState.RETRYABLE}
+        for number in range(MOST_LOOKS):
+            if number >= LOOKS and every <= set(seen):  # some states are short, and are met late where others work, too
+                break
             try:
                 seen[queue.get(job_id).state] += 1
             except JobNotFound:
@@ -123,7 +127,7 @@ def test_a_job_that_moves_is_never_reported_missing(path: str, processes: Childr
                 assert [job.job_id for job in queue.list()] == [job_id]
                 assert queue.stats().total == 1
         assert mover.is_running()
-        assert set(seen) >= {JobState.PENDING, JobState.LEASED, JobState.COMPLETED, JobState.RETRYABLE}
+        assert set(seen) >= every
 
 
 def _enqueue_in_turn(parent: Parent, path: str) -> None:
